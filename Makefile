@@ -1,0 +1,51 @@
+# prefixwatch: `make` alone lists what there is.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit tools bench generate check-generated clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "prefixwatch needs Python 3.11 or newer; name one with: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) \
+	  || { echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $@
+
+demo: $(INSTALLED) ## a stand-in engine, traffic and the exporter: see what it shows
+	@$(BIN)/prefixwatch demo
+
+test: lint types unit ## everything that must pass
+
+lint: $(INSTALLED)
+	@$(BIN)/ruff check exporter tests
+	@$(BIN)/ruff format --check exporter tests
+
+types: $(INSTALLED)
+	@$(BIN)/mypy
+
+unit: $(INSTALLED) tools check-generated
+	@$(BIN)/pytest -q
+
+tools: ## the programs that the tests need beside Python
+	@tests/tools.sh
+
+bench: $(INSTALLED) ## the benchmarks that README cites
+	@for file in tests/bench/bench_*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+generate: $(INSTALLED) ## write the generated files anew
+	@$(BIN)/python -m prefixwatch.reference > exporter/METRICS.md
+
+check-generated: $(INSTALLED)
+	@$(BIN)/python -m prefixwatch.reference | diff -u exporter/METRICS.md - \
+	  || { echo "exporter/METRICS.md is not current: run make generate"; exit 1; }
+
+clean: ## remove what make created
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,0 +1,151 @@
+"""Every exported metric: name, type, HELP and labels.
+
+The collector, METRICS.md, the dashboards, the rules and the tests read this table; nothing knows
+a metric's name from elsewhere.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PREFIX = "prefixwatch_"
+ENGINE_LABELS = ("target", "model_name", "engine")
+RESERVED_LABELS = frozenset(
+    {*ENGINE_LABELS, "window", "bound", "source", "cause", "caveat", "reason", "quantile", "dialect", "release", "pool"}
+    | {"le", "version", "job", "instance"}
+)
+
+
+class Kind(StrEnum):
+    """Prometheus's type of a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+class Group(StrEnum):
+    """Where a metric's value comes from, and what may be done with it."""
+
+    ENGINE = "Passed through from the engine"
+    EXPORTER = "The exporter's own counters"
+    WINDOW = "Gauges of a window"
+    STATE = "State"
+
+
+class Stability(StrEnum):
+    """Whether name and meaning may still change."""
+
+    STABLE = "stable"
+    EXPERIMENTAL = "experimental"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric. `name` without prefix, a counter's with `_total`; `labels` beside the static ones.
+
+    `series_per_engine` bounds how many series one engine (or target) has of it, at three windows.
+    """
+
+    name: str
+    kind: Kind
+    group: Group
+    help: str
+    labels: tuple[str, ...] = ENGINE_LABELS
+    stability: Stability = Stability.STABLE
+    series_per_engine: int = 1
+
+    @property
+    def full_name(self) -> str:
+        """The name as Prometheus sees it."""
+        return PREFIX + self.name
+
+
+_OF_WINDOW = " A gauge of a window: for one engine; do not average, divide sums of counters instead."
+_WINDOWS = 3
+_BOUNDS = 3
+
+
+def _engine(name: str, text: str, labels: tuple[str, ...] = (), series: int = 1) -> Metric:
+    return Metric(
+        name=name, kind=Kind.COUNTER, group=Group.ENGINE, help=text,
+        labels=(*ENGINE_LABELS, *labels), series_per_engine=series,
+    )  # fmt: skip
+
+
+def _own(name: str, text: str, labels: tuple[str, ...] = (), series: int = 1) -> Metric:
+    return Metric(
+        name=name, kind=Kind.COUNTER, group=Group.EXPORTER, help=text,
+        labels=(*ENGINE_LABELS, *labels), series_per_engine=series,
+    )  # fmt: skip
+
+
+def _window(name: str, text: str, labels: tuple[str, ...] = (), series: int = 1) -> Metric:
+    return Metric(
+        name=name, kind=Kind.GAUGE, group=Group.WINDOW, help=text + _OF_WINDOW,
+        labels=(*ENGINE_LABELS, "window", *labels), series_per_engine=series * _WINDOWS,
+    )  # fmt: skip
+
+
+def _state(name: str, text: str, labels: tuple[str, ...] = ENGINE_LABELS, series: int = 1) -> Metric:
+    return Metric(
+        name=name, kind=Kind.GAUGE, group=Group.STATE, help=text, labels=labels, series_per_engine=series
+    )  # fmt: skip
+
+
+METRICS: tuple[Metric, ...] = (
+    _engine("queried_tokens_total", "Prompt tokens looked up in the prefix cache (vLLM's prefix_cache_queries)."),
+    _engine("hit_tokens_total", "Of these, tokens found in the prefix cache (vLLM's prefix_cache_hits)."),
+    _engine("external_queried_tokens_total", "Prompt tokens looked up in a KV connector (external_prefix_cache_queries)."),
+    _engine("external_hit_tokens_total", "Of these, tokens found in the KV connector (external_prefix_cache_hits)."),
+    _engine(
+        "prompt_tokens_total",
+        "Prompt tokens at first token by where they came from: computed, local_cache or external"
+        " (prompt_tokens_by_source; unsplit before 0.16, from prompt_tokens).",
+        ("source",),
+        5,
+    ),
+    _engine("generation_tokens_total", "Generated tokens (generation_tokens)."),
+    _engine("preemptions_total", "Preempted requests (num_preemptions)."),
+    _engine("requests_finished_total", "Finished requests, whatever the reason (request_success)."),
+    _engine("prefill_seconds_total", "Request-seconds of prefill of finished requests (request_prefill_time_seconds)."),
+    _engine("inference_seconds_total", "Request-seconds of inference of finished requests (request_inference_time_seconds)."),
+    _own("written_tokens_total", "Tokens written into the KV pool since the exporter started: computed, loaded, generated."),
+    _own("engine_restarts_total", "Restarts of the engine seen since the exporter started."),
+    _window("token_hit_ratio", "Hit per queried token, 0..1 (the engine's counter pair)."),
+    _window("external_hit_ratio", "Hit per queried token of the KV connector, 0..1."),
+    _window("cached_prompt_ratio", "Cached (local and external) per prompt token, 0..1."),
+    _window("output_per_prompt_token", "Generated per prompt token."),
+    _window("prefill_share_ratio", "Share of finished requests' inference time that was prefill, 0..1."),
+    _window("turnover_seconds", "Time to write the whole KV pool over: pool tokens / written tokens a second."),
+    _window("kv_usage_max_ratio", "Highest share of KV blocks held by running requests, 0..1. Cached blocks that none holds do not count."),
+    _window("window_coverage_ratio", "How much of the window has been seen, 0..1. Below 0.9 its other gauges are absent."),
+    _state("pool_tokens", "Size of the KV pool in tokens."),
+    _state("pool_filled", "1 if as much was written since the engine's start as the pool holds, else 0."),
+    _state("prefix_caching_enabled", "1 if the engine caches prefixes, 0 if not."),
+    _state("counters_frozen", "1 if requests are served while the counters stand still, else 0."),
+    _state("source_info", "What the target speaks.", ("target", "dialect", "release")),
+    _state("caveat", "1 for each thing known to skew this target's figures.", ("target", "caveat"), 4),
+    _state("up", "1 if the last poll of the target gave a page that could be used, else 0.", ("target",)),
+    _state("target_loading", "1 while the target has not answered yet since the exporter started, else 0.", ("target",)),
+    _state("poll_duration_seconds", "How long the last poll took.", ("target",)),
+    _state("last_success_timestamp_seconds", "When a poll last gave a page that could be used, unix seconds.", ("target",)),
+    Metric(
+        name="poll_errors_total", kind=Kind.COUNTER, group=Group.STATE,
+        help="Polls that gave nothing to use, by reason.", labels=("target", "reason"), series_per_engine=3,
+    ),
+    Metric(
+        name="targets_file_last_reload_success", kind=Kind.GAUGE, group=Group.STATE,
+        help="1 if the targets file was read without a fault the last time it changed, else 0.",
+        labels=(), series_per_engine=0,
+    ),
+    Metric(
+        name="build_info", kind=Kind.GAUGE, group=Group.STATE, help="The exporter's version.",
+        labels=("version",), series_per_engine=0,
+    ),
+)  # fmt: skip
+
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def budget() -> int:
+    """Return how many series one engine with one target may have, at three windows."""
+    return sum(metric.series_per_engine for metric in METRICS)

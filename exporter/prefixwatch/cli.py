@@ -1,0 +1,230 @@
+"""The command line: `prefixwatch` or `python -m prefixwatch`."""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from prefixwatch import __version__, config, log, report, serving, snapshot
+from prefixwatch.config import ConfigError, Duration
+from prefixwatch.demo.command import TOUR_SECONDS, demonstrate
+from prefixwatch.demo.errors import DemoError
+from prefixwatch.demo.releases import LATEST, RELEASES
+from prefixwatch.demo.scenarios import SCENARIOS
+from prefixwatch.fetch import Address
+from prefixwatch.page.exposition import PageError
+from prefixwatch.replaying import read_page, replay
+from prefixwatch.snapshot import TargetSnapshot
+from prefixwatch.trace import TraceError
+
+_UNUSABLE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit status: 0, 1 where a target gave nothing, 2 for bad input."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except (ConfigError, TraceError, PageError, DemoError) as error:
+        print(f"prefixwatch: {error}", file=sys.stderr)
+        return _UNUSABLE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="prefixwatch", description="What vLLM's prefix cache does, why it misses, and what to change."
+    )
+    parser.add_argument("--version", action="version", version=f"prefixwatch {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    json_flag = argparse.ArgumentParser(add_help=False)
+    json_flag.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+    run = commands.add_parser("run", help="run the exporter")
+    _add_settings(run)
+    run.set_defaults(run=_run)
+
+    check = commands.add_parser("check", parents=[json_flag], help="poll one vLLM, print its figures, exit")
+    check.add_argument("url", metavar="URL", help='like "http://localhost:8000/metrics"')
+    check.add_argument("--for", dest="seconds", type=_duration, default=Duration(30), metavar="D", help="how long (30s)")
+    check.add_argument("--interval", type=_duration, default=Duration(1), metavar="D", help="between polls (1s)")
+    check.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
+    _add_access(check)
+    check.set_defaults(run=_check)
+
+    read = commands.add_parser("read", parents=[json_flag], help="read one page: figures since the engine's start")
+    read.add_argument("file", metavar="FILE", help='a saved page of /metrics; "-" for standard input')
+    read.set_defaults(run=_read)
+
+    again = commands.add_parser("replay", parents=[json_flag], help="read a recorded trace")
+    again.add_argument("file", metavar="FILE", type=Path, help="a trace, or the folder it lies in")
+    again.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
+    again.add_argument("--at", type=_moment, metavar="T", help="as of T: unix seconds, or like 45s from the start")
+    again.set_defaults(run=_replay)
+
+    record = commands.add_parser("record", help="write a trace of one vLLM's pages, to replay later")
+    record.add_argument("url", metavar="URL")
+    record.add_argument("file", metavar="FILE", type=Path, help="gzipped where it ends in .gz")
+    record.add_argument("--for", dest="seconds", type=_duration, metavar="D", help="how long (until Ctrl-C)")
+    record.add_argument("--interval", type=_duration, default=Duration(1), metavar="D", help="between polls (1s)")
+    _add_access(record)
+    record.set_defaults(run=_record)
+
+    demo = commands.add_parser("demo", help="a stand-in engine, traffic with a known cause, and the exporter")
+    demo.add_argument("scenario", metavar="SCENARIO", nargs="?", help=f"one of {', '.join(SCENARIOS)}; a tour of all without")
+    demo.add_argument("--listen", default="127.0.0.1:9840", metavar="[HOST]:PORT", help="the exporter (127.0.0.1:9840)")
+    demo.add_argument("--engine-port", type=int, default=0, metavar="N", help="of the engine, on 127.0.0.1 (any free one)")
+    demo.add_argument("--release", default=LATEST, choices=RELEASES, help="the vLLM release whose page it shows")
+    demo.add_argument("--seed", type=int, default=1, metavar="N", help="of the traffic")
+    demo.add_argument("--tour", type=_duration, default=Duration(TOUR_SECONDS), metavar="D", help="a stop of the tour (1m)")
+    demo.set_defaults(run=_demo)
+
+    effective = commands.add_parser("config", help="print the effective configuration, secrets hidden")
+    _add_settings(effective)
+    effective.set_defaults(run=_config)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("urls", metavar="URL", nargs="*", help="targets; or name them in the configuration")
+    parser.add_argument("--config", type=Path, metavar="FILE", help=f"YAML ({config.PREFIX}CONFIG)")
+    parser.add_argument("--listen", metavar="[HOST]:PORT", help="where to serve (:9840)")
+    parser.add_argument("--poll-interval", metavar="D", help="between polls (5s; 1s beside one engine)")
+    parser.add_argument("--targets-file", metavar="FILE", help="a list of targets, reread when it changes")
+    parser.add_argument("--window", dest="windows", action="append", metavar="D", help="repeatable (1m, 5m, 1h)")
+    parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error")
+    parser.add_argument("--log-format", metavar="FORMAT", help="json, text, auto")
+
+
+def _add_access(parser: argparse.ArgumentParser) -> None:
+    for name, text in (
+        ("bearer_token_file", "a file with the token that the target wants"),
+        ("ca_file", "certificates to trust"),
+        ("cert_file", "this client's certificate"),
+        ("key_file", "this client's key"),
+    ):
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+
+
+def _settings(parsed: argparse.Namespace) -> config.Config:
+    names = ("listen", "poll_interval", "targets_file", "windows", "log_level", "log_format")
+    flags: dict[str, Any] = {name: value for name in names if (value := getattr(parsed, name)) is not None}
+    if parsed.urls:
+        flags["targets"] = [{"url": url} for url in parsed.urls]
+    if "windows" in flags:
+        flags.setdefault("diagnosis_window", flags["windows"][min(1, len(flags["windows"]) - 1)])
+    file = parsed.config or os.environ.get(f"{config.PREFIX}CONFIG")
+    return config.load(Path(file) if file else None, os.environ, flags)
+
+
+def _access(parsed: argparse.Namespace) -> config.Access:
+    return config.Access(
+        bearer_token_file=parsed.bearer_token_file,
+        ca_file=parsed.ca_file,
+        cert_file=parsed.cert_file,
+        key_file=parsed.key_file,
+    )
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    settings = _settings(parsed)
+    log.set_up(level=settings.log_level, form=settings.log_format)
+    return asyncio.run(serving.serve(settings))
+
+
+def _check(parsed: argparse.Namespace) -> int:
+    address = _address(parsed)
+    target = asyncio.run(serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window))
+    _print([target], as_json=parsed.json)
+    return 0 if target.engines else 1
+
+
+def _record(parsed: argparse.Namespace) -> int:
+    address = _address(parsed)
+    return asyncio.run(serving.record(address, parsed.file, seconds=parsed.seconds, interval=parsed.interval))
+
+
+def _read(parsed: argparse.Namespace) -> int:
+    if parsed.file == "-":
+        content, name = sys.stdin.buffer.read(), "standard input"
+    else:
+        name = parsed.file
+        try:
+            content = Path(parsed.file).read_bytes()
+        except OSError as error:
+            raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    try:
+        target = read_page(content, name)
+    except PageError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    _print([target], as_json=parsed.json)
+    return 0
+
+
+def _replay(parsed: argparse.Namespace) -> int:
+    done = replay(parsed.file, until=parsed.at)
+    if done.unused:
+        print(
+            f"prefixwatch: {parsed.file}: {done.unused} of {done.used + done.unused} pages could not be used: "
+            f"{done.first_fault}",
+            file=sys.stderr,
+        )
+    state = done.watch.state((parsed.window,))
+    _print([state.snapshot(parsed.window, is_up=done.is_up)], as_json=parsed.json)
+    return 0
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    log.set_up(level="warning", form="auto")
+    return asyncio.run(
+        demonstrate(
+            parsed.scenario, listen=parsed.listen, engine_port=parsed.engine_port, release=parsed.release,
+            seed=parsed.seed, tour_seconds=parsed.tour,
+        )
+    )  # fmt: skip
+
+
+def _config(parsed: argparse.Namespace) -> int:
+    print(config.shown(_settings(parsed)), end="")
+    return 0
+
+
+def _print(targets: list[TargetSnapshot], *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(snapshot.encoded(targets).decode() + "\n")
+    else:
+        report.show(targets, Console(soft_wrap=False, highlight=False))
+
+
+def _address(parsed: argparse.Namespace) -> Address:
+    try:
+        url = config.url_of(parsed.url)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return Address(url=url, access=_access(parsed))
+
+
+def _duration(text: str) -> Duration:
+    try:
+        duration = Duration.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if duration <= 0:
+        raise argparse.ArgumentTypeError(f'"{text}" must be above 0')
+    return duration
+
+
+def _moment(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return _duration(text)

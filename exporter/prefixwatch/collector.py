@@ -1,0 +1,165 @@
+"""Statuses of targets to metric families, by the catalogue.
+
+Families are built anew at each scrape from immutable statuses: nothing is set and kept, so no
+label value outlives what it named.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from prefixwatch import __version__
+from prefixwatch.catalog import BY_NAME, METRICS, Kind
+from prefixwatch.config import Duration
+from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.poller import TargetStatus
+from prefixwatch.snapshot import EngineFigures
+from prefixwatch.watch import EngineState
+
+_BY_SOURCE = "prompt_tokens_by_source/"
+
+# A metric passed through, the canonical counter that it is, and the one whose `_created` it has.
+_PASSED_THROUGH = {
+    "queried_tokens_total": ("queried_tokens", "queried"),
+    "hit_tokens_total": ("hit_tokens", "hit"),
+    "external_queried_tokens_total": ("external_queried_tokens", "external_queried_tokens"),
+    "external_hit_tokens_total": ("external_hit_tokens", "external_hit_tokens"),
+    "generation_tokens_total": ("generation_tokens", "generation_tokens"),
+    "preemptions_total": ("preemptions", "preemptions"),
+    "prefill_seconds_total": ("prefill_seconds/sum", "prefill_seconds"),
+    "inference_seconds_total": ("inference_seconds/sum", "inference_seconds"),
+}
+
+_OF_WINDOW: dict[str, Callable[[EngineFigures], float | Estimate | Absent]] = {
+    "token_hit_ratio": lambda f: f.token_hit_ratio,
+    "external_hit_ratio": lambda f: f.external_hit_ratio,
+    "cached_prompt_ratio": lambda f: f.cached_prompt_ratio,
+    "output_per_prompt_token": lambda f: f.output_per_prompt_token,
+    "prefill_share_ratio": lambda f: f.prefill_share,
+    "turnover_seconds": lambda f: f.turnover_seconds,
+    "kv_usage_max_ratio": lambda f: f.kv_usage_max,
+}
+
+
+class _Families:
+    """The families of one scrape, filled sample by sample in the catalogue's order."""
+
+    def __init__(self, static_names: Sequence[str]) -> None:
+        self._static_names = static_names
+        self._families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        for metric in METRICS:
+            labels = [*metric.labels, *(static_names if "target" in metric.labels else ())]
+            family = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            self._families[metric.name] = family(metric.full_name, metric.help, labels=labels)
+
+    def add(
+        self, name: str, labels: Mapping[str, str], value: float | Absent | None, *, created: float | None = None
+    ) -> None:
+        """Add a sample; an absent value adds nothing. Raises KeyError for what the catalogue lacks."""
+        if value is None or isinstance(value, Absent):
+            return
+        metric, family = BY_NAME[name], self._families[name]
+        names = [*metric.labels, *(self._static_names if "target" in metric.labels else ())]
+        values = [labels.get(label, "") for label in names]
+        if isinstance(family, CounterMetricFamily):
+            family.add_metric(values, float(value), created=created)
+        else:
+            family.add_metric(values, float(value))
+
+    def all(self) -> list[Metric]:
+        """Return every family of the catalogue."""
+        return list(self._families.values())
+
+    def filled(self) -> Iterator[Metric]:
+        """Yield the families that have samples."""
+        return (family for family in self._families.values() if family.samples)
+
+
+class StatusCollector(Collector):
+    """Collect from what `statuses` returns at that moment. Safe in any thread."""
+
+    def __init__(
+        self,
+        statuses: Callable[[], Sequence[TargetStatus]],
+        *,
+        windows: Sequence[Duration],
+        is_targets_file_good: Callable[[], bool | None] = lambda: None,
+    ) -> None:
+        self._statuses = statuses
+        self._windows = windows
+        self._is_targets_file_good = is_targets_file_good
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the names without a value, so that registration collects nothing."""
+        return _Families(()).all()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families that have a sample."""
+        statuses = self._statuses()
+        families = _Families(sorted({name for status in statuses for name in status.state.labels}))
+        families.add("build_info", {"version": __version__}, 1)
+        families.add("targets_file_last_reload_success", {}, self._is_targets_file_good())
+        for status in statuses:
+            self._add_target(families, status)
+        return families.filled()
+
+    def _add_target(self, families: _Families, status: TargetStatus) -> None:
+        state = status.state
+        labels = {**state.labels, "target": state.target}
+        families.add("up", labels, status.is_up)
+        families.add("target_loading", labels, status.is_loading)
+        families.add("poll_duration_seconds", labels, status.duration)
+        families.add("last_success_timestamp_seconds", labels, status.last_success)
+        for reason, count in status.errors.items():
+            families.add("poll_errors_total", {**labels, "reason": reason}, count, created=status.began)
+        if status.is_stale or state.page is None:
+            return
+        info = {"dialect": state.page.dialect, "release": state.page.release or ""}
+        families.add("source_info", {**labels, **info}, 1)
+        for caveat in state.page.caveats:
+            families.add("caveat", {**labels, "caveat": caveat.name}, 1)
+        for engine in state.engines:
+            names = {**labels, "model_name": engine.reading.model_name, "engine": engine.reading.engine}
+            _add_counters(families, names, engine)
+            families.add("written_tokens_total", names, engine.written_tokens, created=engine.began)
+            families.add("engine_restarts_total", names, engine.restarts, created=engine.began)
+            self._add_figures(families, names, engine)
+
+    def _add_figures(self, families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
+        figures = None
+        for span in self._windows:
+            labels = {**names, "window": str(span)}
+            window = engine.windows[span]
+            families.add("window_coverage_ratio", labels, window.coverage if window else 0.0)
+            figures = engine.figures(span, require_coverage=True)
+            for name, figure in _OF_WINDOW.items():
+                value = figure(figures)
+                if isinstance(value, Estimate):
+                    for bound in ("estimate", "lower", "upper"):
+                        families.add(name, {**labels, "bound": bound}, getattr(value, bound))
+                else:
+                    families.add(name, labels, value)
+        if figures is not None:
+            families.add("pool_tokens", names, figures.pool_tokens)
+            families.add("pool_filled", names, figures.pool_filled)
+            families.add("prefix_caching_enabled", names, figures.caching_enabled)
+            families.add("counters_frozen", names, engine.frozen is not None)
+
+
+def _add_counters(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
+    """Pass the engine's counters through with its own `_created`: an exporter restart is no reset."""
+    counters, created = engine.reading.counters, engine.reading.created
+    for name, (key, origin) in _PASSED_THROUGH.items():
+        families.add(name, names, counters.get(key), created=created.get(origin))
+    finished = [(key, value) for key, value in counters.items() if key.startswith("requests_finished/")]
+    if finished:
+        families.add(
+            "requests_finished_total", names, sum(value for _, value in finished), created=created.get(finished[0][0])
+        )
+    by_source = {key: value for key, value in counters.items() if key.startswith(_BY_SOURCE)}
+    if not by_source and "prompt_tokens" in counters:
+        by_source = {"prompt_tokens": counters["prompt_tokens"]}
+    for key, value in by_source.items():
+        source = key.removeprefix(_BY_SOURCE) if key.startswith(_BY_SOURCE) else "unsplit"
+        families.add("prompt_tokens_total", {**names, "source": source}, value, created=created.get(key))

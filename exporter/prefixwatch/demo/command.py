@@ -1,0 +1,71 @@
+"""The demo: a stand-in engine, its traffic and the exporter in one process."""
+
+import asyncio
+from contextlib import suppress
+
+from prefixwatch.config import Config, Duration, TargetConfig
+from prefixwatch.demo.scenarios import SCENARIOS
+from prefixwatch.demo.server import Running, serve
+from prefixwatch.serving import serve as serve_exporter
+
+TOUR_SECONDS = 60.0
+WINDOWS = (Duration(20), Duration(60), Duration(300))
+
+_HELLO = """\
+prefixwatch demo: a stand-in engine that behaves like vLLM {release}, traffic with a known cause, and the exporter.
+
+  the page         http://{host}:{port}/
+  metrics          http://{host}:{port}/metrics
+  JSON             http://{host}:{port}/api/v1/status
+  the engine       {url}/metrics, and what it really did: {url}/truth
+  other traffic    curl -X POST '{url}/scenario?name=thrash_low_usage'   (GET lists them)
+  in this terminal prefixwatch check {url}/metrics --for 20s
+
+Ctrl-C ends all of it.
+"""
+
+
+async def demonstrate(
+    scenario: str | None, *, listen: str, engine_port: int, release: str, seed: int, tour_seconds: float = TOUR_SECONDS
+) -> int:
+    """Run until SIGINT or SIGTERM; without a scenario, tour through all of them.
+
+    Raises `DemoError` for an unknown scenario or release or a busy engine port, `ConfigError`
+    where the exporter cannot listen.
+    """
+    async with await serve(scenario or "healthy", port=engine_port, release=release, seed=seed) as engine:
+        config = Config(
+            targets=(TargetConfig(url=engine.url),),
+            listen=listen,
+            poll_interval=Duration(1),
+            windows=WINDOWS,
+            diagnosis_window=WINDOWS[0],
+            log_level="warning",
+        )
+        guide: asyncio.Task[None] | None = None
+
+        def greet(address: str) -> None:
+            nonlocal guide
+            host, _, port = address.rpartition(":")
+            print(_HELLO.format(release=release, host=host or "localhost", port=port, url=engine.url), flush=True)
+            guide = asyncio.create_task(_guided(engine, scenario, tour_seconds))
+
+        try:
+            return await serve_exporter(config, started=greet)
+        finally:
+            if guide is not None:
+                guide.cancel()
+                with suppress(asyncio.CancelledError):
+                    await guide
+
+
+async def _guided(engine: Running, scenario: str | None, seconds: float) -> None:
+    if scenario is not None:
+        _say(f"{scenario}: {SCENARIOS[scenario].sees}")
+        return
+    while True:
+        await engine.tour(seconds=seconds, say=_say)
+
+
+def _say(text: str) -> None:
+    print(f"  now: {text}", flush=True)

@@ -1,0 +1,1 @@
+"""What readings over time say: windows, ratios and estimates. No I/O, no clock."""

@@ -1,0 +1,224 @@
+"""Readings of one engine over time: increases that survive resets, windows and their coverage.
+
+Each counter becomes a running total that only grows: its increases since the watch began, resets
+counted. A window is the difference of two totals, so it is exact however the history between them
+was thinned. Older points are kept further apart; the highest value of a gauge between two kept
+points is kept with the later one.
+"""
+
+import bisect
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+POINTS_PER_WINDOW = 60
+"""How finely a window's start can be placed: one point per sixtieth of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    time: float
+    totals: NDArray[np.float64]
+    peaks: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What the counters and gauges of one engine did between `start` and `end` (unix seconds).
+
+    `increases` holds the counters that were read at least twice up to the end; a counter that is
+    not in it is unknown, not zero. `peaks`: highest value of each gauge that was read after
+    `start`. `wanted_seconds` is the length asked for, None for everything seen.
+    """
+
+    start: float
+    end: float
+    increases: Mapping[str, float]
+    peaks: Mapping[str, float]
+    wanted_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Return how much time lies between the first and the last reading of the window."""
+        return self.end - self.start
+
+    @property
+    def coverage(self) -> float:
+        """Return the covered share of the length asked for, at most 1."""
+        if self.wanted_seconds is None:
+            return 1.0
+        return min(1.0, self.seconds / self.wanted_seconds)
+
+
+class History:
+    """Running totals of one engine's counters, thinned with age. Memory is bounded.
+
+    `spans`: the lengths of the windows that will be asked for, in seconds; what is older than the
+    longest is dropped. Empty: everything is kept as it came.
+    """
+
+    def __init__(self, spans: Collection[float] = ()) -> None:
+        self._spans = sorted(spans)
+        self._index: dict[str, int] = {}
+        self._totals = np.zeros(0)
+        self._last: dict[str, float] = {}
+        self._readings: dict[str, int] = {}
+        self._last_read: dict[str, float] = {}
+        self._points: list[_Point] = []
+        self._unthinned = 0
+
+    @property
+    def start(self) -> float | None:
+        """The time of the oldest point; None before the first."""
+        return self._points[0].time if self._points else None
+
+    @property
+    def end(self) -> float | None:
+        """The time of the newest point; None before the first."""
+        return self._points[-1].time if self._points else None
+
+    def add(
+        self,
+        time: float,
+        counters: Mapping[str, float],
+        gauges: Mapping[str, float],
+        *,
+        restarted: bool = False,
+        born: Collection[str] = (),
+        counts: bool = True,
+    ) -> dict[str, float]:
+        """Add a reading; return the increases since the last one, by counter.
+
+        `restarted`: all counters began anew since the last reading, so their values are growth
+        even where they have overtaken the old ones. `born`: counters that began since then.
+        `counts` False takes the values as a new baseline and nothing as growth. Raises
+        ValueError where time does not move forward.
+        """
+        if self._points and time <= self._points[-1].time:
+            raise ValueError(f"time went from {self._points[-1].time:.3f} to {time:.3f}")
+        grown: dict[str, float] = {}
+        for key, value in counters.items():
+            last = self._last.get(key)
+            if not counts:
+                pass
+            elif key in born or (restarted and self._points):
+                grown[key] = value
+            elif last is not None:
+                grown[key] = value - last if value >= last else value
+            self._last[key] = value
+            self._readings[key] = self._readings.get(key, 0) + 1
+            self._last_read[key] = time
+        if restarted:
+            for key in self._last.keys() - counters.keys():
+                del self._last[key]
+        self._store(time, grown, gauges)
+        return grown
+
+    def accumulate(self, amounts: Mapping[str, float]) -> None:
+        """Add to running totals at the newest point: sums that the engine does not keep itself."""
+        point = self._points[-1]
+        for key in amounts:
+            self._readings[key] = self._readings.get(key, 1) + 1
+            self._last_read[key] = point.time
+        totals = self._grow(amounts)
+        self._points[-1] = _Point(point.time, totals, point.peaks)
+
+    def total(self, key: str) -> float | None:
+        """Return all growth of a counter since the watch began; None where it was never read."""
+        index = self._index.get(key)
+        return None if index is None else float(self._totals[index])
+
+    def window(self, seconds: float | None = None, *, end: float | None = None) -> Window | None:
+        """Return the window of that length up to `end`: everything seen, up to now, by default.
+
+        Its ends are the readings nearest to the ones asked for. None: fewer than two readings.
+        """
+        points = self._points
+        last = len(points) - 1 if end is None else bisect.bisect_right(points, end, key=lambda p: p.time) - 1
+        if last < 1:
+            return None
+        first = 0 if seconds is None else self._nearest(points[last].time - seconds, last)
+        return self._between(first, last, seconds)
+
+    def steps(self, seconds: float, count: int) -> list[Window | None]:
+        """Return the last `seconds` as `count` windows in a row, oldest first; None where nothing was read."""
+        if not self._points:
+            return [None] * count
+        points, now = self._points, self._points[-1].time
+        edges = [now - seconds * (count - step) / count for step in range(count + 1)]
+        marks = [bisect.bisect_right(points, edge, key=lambda p: p.time) - 1 for edge in edges]
+        return [
+            self._between(first, last, seconds / count) if 0 <= first < last else None
+            for first, last in itertools.pairwise(marks)
+        ]
+
+    def _nearest(self, time: float, before: int) -> int:
+        at = bisect.bisect_left(self._points, time, 0, before, key=lambda p: p.time)
+        if at > 0 and time - self._points[at - 1].time <= self._points[at].time - time:
+            at -= 1
+        return min(at, before - 1)
+
+    def _between(self, first: int, last: int, wanted: float | None) -> Window:
+        start, end = self._points[first], self._points[last]
+        grown = end.totals.copy()
+        grown[: len(start.totals)] -= start.totals
+        increases = {
+            key: float(grown[index])
+            for key, index in self._index.items()
+            if index < len(grown) and self._readings[key] > 1 and self._last_read[key] > start.time
+        }
+        peaks: dict[str, float] = {}
+        for point in self._points[first + 1 : last + 1]:
+            _raise(peaks, point.peaks)
+        return Window(start=start.time, end=end.time, increases=increases, peaks=peaks, wanted_seconds=wanted)
+
+    def _grow(self, amounts: Mapping[str, float]) -> NDArray[np.float64]:
+        unknown = [key for key in amounts if key not in self._index]
+        if unknown:
+            for key in unknown:
+                self._index[key] = len(self._index)
+            self._totals = np.append(self._totals, np.zeros(len(unknown)))
+        totals = self._totals.copy()
+        for key, amount in amounts.items():
+            totals[self._index[key]] += amount
+        self._totals = totals
+        return totals
+
+    def _store(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
+        self._points.append(_Point(time, self._grow(grown), dict(gauges)))
+        self._unthinned += 1
+        if self._spans and self._unthinned > POINTS_PER_WINDOW // 4:
+            self._unthinned = 0
+            self._points = _thinned(self._points, self._spans)
+
+
+def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
+    """Keep what windows of the lengths `spans` need: points the further apart the older they are.
+
+    One point older than the longest span stays, for its start to be placed. The newest stays.
+    """
+    now = points[-1].time
+    kept: list[_Point] = []
+    peaks: dict[str, float] = {}
+    for position, point in enumerate(points):
+        _raise(peaks, point.peaks)
+        following = points[position + 1].time if position + 1 < len(points) else now
+        if now - following > spans[-1] and position + 1 < len(points):
+            peaks.clear()
+            continue
+        span = next((span for span in spans if span >= now - point.time), spans[-1])
+        previous = kept[-1].time if kept else None
+        is_needed = previous is None or following - previous > span / POINTS_PER_WINDOW
+        if is_needed or position + 1 == len(points):
+            kept.append(_Point(point.time, point.totals, dict(peaks)))
+            peaks.clear()
+    return kept
+
+
+def _raise(peaks: dict[str, float], values: Mapping[str, float]) -> None:
+    for key, value in values.items():
+        if value > peaks.get(key, float("-inf")):
+            peaks[key] = value

@@ -1,0 +1,59 @@
+"""Bounded least squares and variance components, for a handful of unknowns and a few hundred sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+def bounded_least_squares(
+    counts: Array, sums: Array, weights: Array, *, prior: Array, strength: Array, low: Array, high: Array
+) -> Array:
+    """Return the means m, shape (k,), with low <= m <= high that best explain sums = counts @ m.
+
+    `counts` (n, k) and `sums`, `weights` (n,) are one row a pool. Minimises the weighted squares plus
+    strength * (m - prior)^2, which keeps unknowns that the pools do not tell apart where they were. An active-set
+    search: bounds are few and seldom reached, so it ends after a solve or two.
+    """
+    size = len(prior)
+    normal = counts.T @ (counts * weights[:, None]) + np.diag(strength)
+    right = counts.T @ (weights * (sums - counts @ prior))
+    below, above = low - prior, high - prior
+    free = np.ones(size, dtype=np.bool_)
+    step = np.zeros(size)
+    for _ in range(3 * size + 3):
+        if free.any():
+            pinned = right - normal[:, ~free] @ step[~free]
+            step[free] = np.linalg.solve(normal[np.ix_(free, free)], pinned[free])
+        excess = np.where(free, np.maximum(below - step, step - above), -np.inf)
+        worst = int(excess.argmax())
+        if excess[worst] > 1e-9:
+            free[worst] = False
+            step[worst] = below[worst] if step[worst] < below[worst] else above[worst]
+            continue
+        pull = right - normal @ step
+        inward = np.where(step <= below, pull, -pull)
+        inward[free | (above <= below)] = -np.inf
+        best = int(inward.argmax())
+        if inward[best] <= 1e-9 * np.abs(right).max(initial=1e-30):
+            break
+        free[best] = True
+    return prior + np.clip(step, below, np.maximum(below, above))
+
+
+def variance_components(
+    counts: Array, residuals: Array, variances: Array, *, low: Array, high: Array, rounds: int
+) -> Array:
+    """Return the variance of one request's value in each class, shape (k,), within [low, high].
+
+    A pool's residual has variance counts @ variances. The update multiplies each variance by the square root of the
+    ratio that the likelihood's gradient balances (Zhou et al., MM algorithms for variance components, 2019).
+    """
+    for _ in range(rounds):
+        total = np.maximum(counts @ variances, 1e-12)
+        found = counts.T @ (residuals**2 / total**2)
+        expected = counts.T @ (1 / total)
+        variances = np.clip(variances * np.sqrt((found + 1e-12) / (expected + 1e-12)), low, high)
+    return variances

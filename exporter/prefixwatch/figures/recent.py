@@ -1,0 +1,129 @@
+"""The pools of the last while: their bounds and estimates as they were counted, and as they are known now."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .fitting import Joint, fit
+from .pairing import FIGURES, SIDES, Cells, Cuts
+
+Array = npt.NDArray[np.float64]
+
+_CUTS = 10
+_LEARNING_POOLS = 12  # searched for every bound; after them one bound now and then
+_SEARCH_EVERY = 10
+_FIT_EVERY = 128  # pools, once there are many
+
+
+class Recent:
+    """The last pools of one pair of histograms: their values as counted and as known now, the cuts and the fit."""
+
+    def __init__(self, cells: Cells, block: int | None, ring: int, begin: int) -> None:
+        self._geometry = cells
+        self._block = block
+        self._cuts = Cuts(cells, capacity=_CUTS)
+        self._pools = np.zeros((ring, sum(cells.shape) + 2))
+        self._requests = np.zeros(ring)
+        self._surplus = np.zeros(ring)
+        self._fixed = np.zeros(ring, dtype=np.bool_)
+        self._counted = np.zeros((ring, 3 * FIGURES))
+        self._known = np.zeros((ring, 3 * FIGURES))
+        self._begin = begin
+        self.end = begin
+        self._fit: Joint | None = None
+        self._next_fit = begin + 1
+
+    def suits(self, edges: tuple[tuple[float, ...], tuple[float, ...]], vector: Array) -> bool:
+        """Whether a pool has these buckets, and its prompts fit below the limit put on the last ones."""
+        cells = self._geometry
+        if edges != cells.edges:
+            return False
+        open_ended = vector[cells.shape[0] - 1] or vector[sum(cells.shape) - 1]
+        return not open_ended or bool(vector[-2] <= cells.limit)
+
+    def add(self, vector: Array, requests: int, exact: Array | None) -> Array | None:
+        """Keep a pool and return its values, (12,); None: no pairing is possible."""
+        observed = vector[: self._geometry.shape[0]].sum()
+        surplus = observed - requests
+        if exact is None:
+            self._search(vector)
+            bounds = _whole(self._cuts.bounds(vector[None]), np.array((observed,)))
+            if (bounds[0, :FIGURES] > bounds[0, FIGURES:]).any():
+                return None
+        else:
+            bounds = np.tile(exact, 2)[None]
+        place = (self.end - self._begin) % len(self._pools)
+        self._pools[place] = vector
+        self._requests[place] = observed
+        self._surplus[place] = surplus
+        self._fixed[place] = exact is not None
+        self.end += 1
+        if self.end >= self._next_fit or self._fit is None:
+            self._refit()
+        assert self._fit is not None
+        estimate = self._fit.glance(vector)[None] if exact is None else bounds[:, :FIGURES]
+        values = _values(estimate, bounds, self._requests[[place]], self._surplus[[place]])[0]
+        self._counted[place] = self._known[place] = values
+        return np.asarray(values)
+
+    def revision(self, first: int, last: int) -> Array:
+        """Return what the present fit adds to the pools number first (included) to last (not), (12,)."""
+        places = np.arange(max(first, self._begin, self.end - len(self._pools)), min(last, self.end)) - self._begin
+        places %= len(self._pools)
+        return np.asarray((self._known[places] - self._counted[places]).sum(axis=0))
+
+    def settle(self, searches: int) -> None:
+        """Search the widest bounds of the recent pools anew, then fit."""
+        filled = self._filled()
+        open_ones = np.flatnonzero(~self._fixed[:filled])
+        width = self._known[open_ones, 2 * FIGURES :] - self._known[open_ones, FIGURES : 2 * FIGURES]
+        order = np.argsort(-width, axis=0)
+        for k in range(min(searches // SIDES, len(open_ones))):
+            for side in range(SIDES):
+                self._cuts.learn(self._pools[open_ones[order[k, side % FIGURES]]], side)
+        self._refit()
+
+    def _filled(self) -> int:
+        return min(self.end - self._begin, len(self._pools))
+
+    def _search(self, vector: Array) -> None:
+        """Search new cuts: every side for the first pools, then one side in turn once in a while."""
+        number = self.end - self._begin
+        if number < _LEARNING_POOLS:
+            for side in range(SIDES):
+                self._cuts.learn(vector, side)
+        elif number % _SEARCH_EVERY == 0:
+            self._cuts.learn(vector, number // _SEARCH_EVERY % SIDES)
+
+    def _refit(self) -> None:
+        """Fit to all kept pools and read them again."""
+        filled = self._filled()
+        pools = self._pools[:filled]
+        prompt, computed = self._geometry.buckets
+        self._fit = fit(pools, prompt, computed, block=self._block)
+        again = np.flatnonzero(~self._fixed[:filled])
+        if len(again):
+            bounds = _whole(self._cuts.bounds(pools[again]), self._requests[again])
+            estimates = self._fit.read(pools[again])
+            values = _values(estimates, bounds, self._requests[again], self._surplus[again])
+            self._known[again] = values
+        seen = self.end - self._begin
+        self._next_fit = self.end + max(1, min(seen // 2, _FIT_EVERY))
+
+
+def _whole(bounds: Array, requests: Array) -> Array:
+    """Keep bounds of shape (n, SIDES) within 0 and the requests, and round those of counts to whole requests."""
+    lower, upper = bounds[:, :FIGURES].copy(), bounds[:, FIGURES:].copy()
+    lower[:, 1:] = np.ceil(lower[:, 1:] - 1e-6)
+    upper[:, 1:] = np.floor(upper[:, 1:] + 1e-6)
+    return np.concatenate((np.maximum(lower, 0.0), np.minimum(upper, requests[:, None])), axis=1)
+
+
+def _values(estimates: Array, bounds: Array, requests: Array, surplus: Array) -> Array:
+    """Return estimates, lower and upper bounds, (n, 12), without the surplus: any of the observations may be it."""
+    own = (requests - surplus)[:, None]
+    lower = np.maximum(bounds[:, :FIGURES] - surplus[:, None], 0.0)
+    upper = np.minimum(bounds[:, FIGURES:], own)
+    estimates = np.nan_to_num(estimates) * own / requests[:, None]
+    return np.concatenate((np.clip(estimates, lower, upper), lower, upper), axis=1)

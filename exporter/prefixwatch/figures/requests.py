@@ -1,0 +1,308 @@
+"""Request-level figures from pooled counts: what the token ratio hides.
+
+vLLM states what each request got from the cache only in sums and histograms. A poll interval pools the requests that
+finished in it. One request is stated exactly. For more, `pairing` bounds each figure by every pairing of prompts and
+computed tokens that the two histograms and sums allow, and `fitting` estimates it from the joint distribution that
+explains all recent pools. Both add up over pools, so a window is the difference of two running sums.
+
+What an observation is:
+
+- Finished requests only. A client's abort is not observed in the finish group; one that the engine itself ends is, with
+  what it had cached when it was admitted (nothing if it never was: it counts as cold).
+- A preempted request counts with what its first admission found; recomputed tokens are not computed tokens here.
+- A request with n > 1 samples is n observations; `Pool.surplus` takes them out again and widens the bounds by as many.
+- A torn or contradictory pool says nothing but its number of requests: bounds 0 and all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from .ceiling import Bounded, cacheable_tokens
+from .pairing import FIGURES, Cells
+from .pooled import Pool
+from .recent import Recent
+
+Array = npt.NDArray[np.float64]
+
+RING = 96  # recent pools that the fit sees and that a better fit still revises
+_SMALLEST_LIMIT = 2.0**17
+
+
+class Method(enum.Enum):
+    """How a figure was got."""
+
+    EXACT = "exact"  # every pool left one possibility
+    POOLED = "pooled"  # fitted to the pools
+    BOUNDS_ONLY = "bounds_only"  # no histogram: the estimate is no better than a guess within the bounds
+    UNAVAILABLE = "unavailable"
+
+
+class Total(enum.IntEnum):
+    """Places in the vector of running sums; the last three are the first of FIGURES values each."""
+
+    POOLS = 0  # in the ring, at any time
+    REQUESTS = 1
+    EXACT_REQUESTS = 2
+    BUCKETED_REQUESTS = 3
+    FAULTY_REQUESTS = 4
+    UNAVAILABLE_REQUESTS = 5
+    PROMPT_TOKENS = 6  # of the pools without fault
+    COMPUTED_TOKENS = 7
+    ESTIMATE = 8
+    LOWER = ESTIMATE + FIGURES
+    UPPER = LOWER + FIGURES
+
+
+WIDTH = Total.UPPER + FIGURES
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A share of requests, or a difference of ratios, with its bounds; all in [-1, 1]."""
+
+    estimate: float
+    lower: float
+    upper: float
+    method: Method
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFigures:
+    """Figures of one window. None: absent, and `reasons` has its name (a field of this class) and why."""
+
+    requests: int
+    token_ratio: float | None
+    hit_ratio: Figure | None
+    mostly_cached: Figure | None
+    fully_cached: Figure | None
+    cold: Figure | None
+    gap: Figure | None
+    reasons: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Increment:
+    """What one pool adds to the exporter's own counters: once, with the fit known by then, and never revised.
+
+    None: this pool cannot say (`fully_cached` and `cacheable_tokens` need the block size, the latter a prompt
+    histogram). Every number is at least 0.
+    """
+
+    requests: int
+    prompt_tokens: float
+    cached_tokens: float
+    hit_ratio: Bounded
+    mostly_cached: Bounded
+    fully_cached: Bounded | None
+    cold: Bounded
+    cacheable_tokens: Bounded | None
+    fault: str | None
+
+
+class RequestEstimator:
+    """Request-level figures of one engine. Memory is bounded by the number of buckets, not by traffic.
+
+    `block_tokens` is the effective block, None where it is not known: then nothing is said about fully cached
+    requests. `grain`: every cached amount is for certain a multiple of it or at least at it; 1 where that is not known
+    (external caches, hybrid models). `ring`: how many recent pools are kept to fit and to revise.
+    """
+
+    def __init__(self, *, block_tokens: int | None, grain: int = 1, ring: int = RING) -> None:
+        self._block = block_tokens
+        self._grain = max(grain, 1)
+        self._ring = ring
+        self._totals = np.zeros(WIDTH)
+        self._recent: Recent | None = None
+
+    @property
+    def totals(self) -> Array:
+        """Running sums, shape (WIDTH,): keep a copy a point in time, and give two of them to `figures`."""
+        return self._totals.copy()
+
+    def observe(self, pool: Pool) -> Increment:
+        """Add one poll interval; never raises on what an engine may say."""
+        cacheable = self._cacheable(pool)
+        if pool.requests <= 0 or pool.unavailable:
+            self._totals[Total.UNAVAILABLE_REQUESTS] += max(pool.requests, 0)
+            return self._increment(pool, 0, np.zeros(3 * FIGURES), cacheable, pool.unavailable)
+        requests = pool.own_requests
+        fault = pool.fault
+        values = None if fault else self._read(pool)
+        if values is None:
+            fault = fault or "no pairing of its buckets gives its sums"
+            values = np.concatenate((requests * self._average(), np.zeros(FIGURES), np.full(FIGURES, requests)))
+            self._totals[Total.FAULTY_REQUESTS] += requests
+        else:
+            self._totals[Total.PROMPT_TOKENS] += pool.prompt_tokens
+            self._totals[Total.COMPUTED_TOKENS] += pool.computed_tokens
+            if pool.prompt_counts and pool.computed_counts:
+                self._totals[Total.BUCKETED_REQUESTS] += requests
+            if np.array_equal(values[FIGURES : 2 * FIGURES], values[2 * FIGURES :]):
+                self._totals[Total.EXACT_REQUESTS] += requests
+        self._totals[Total.REQUESTS] += requests
+        self._totals[Total.ESTIMATE :] += values
+        return self._increment(pool, requests, values, cacheable, fault)
+
+    def settle(self, *, searches: int = 256) -> None:
+        """Fit anew to the recent pools and tighten their bounds: before a report on everything seen."""
+        if self._recent is not None:
+            self._recent.settle(searches)
+
+    def figures(self, start: Array | None = None, end: Array | None = None) -> RequestFigures:
+        """Return the figures between two values of `totals`; None: from the beginning, until now.
+
+        Recent pools count with the latest fit, older ones with the fit known when they were observed.
+        """
+        first = np.zeros(WIDTH) if start is None else start
+        last = self._totals if end is None else end
+        window = last - first
+        if self._recent is not None:
+            window[Total.ESTIMATE :] += self._recent.revision(int(first[Total.POOLS]), int(last[Total.POOLS]))
+        return _figures(window, fully=self._block is not None)
+
+    def _read(self, pool: Pool) -> Array | None:
+        """Return estimates, lower and upper bounds of the pool's sums, (12,); None: it contradicts itself."""
+        vector = pool.vector()
+        exact = self._exact(pool)
+        recent = self._recent
+        if recent is None or not recent.suits(pool.edges, vector):
+            limit = max(_SMALLEST_LIMIT, 2.0 ** math.ceil(math.log2(max(vector[-2], 1.0))))
+            cells = _cells(*pool.edges, limit, self._block, self._grain)
+            recent = Recent(cells, self._block, self._ring, int(self._totals[Total.POOLS]))
+        values = recent.add(vector, pool.own_requests, exact)
+        if values is not None:
+            self._recent = recent
+            self._totals[Total.POOLS] = recent.end
+        return values
+
+    def _exact(self, pool: Pool) -> Array | None:
+        """Return the four sums where one possibility is left: one request, or nothing cached at all."""
+        prompt, computed = pool.prompt_tokens, pool.computed_tokens
+        if prompt is None or computed is None or pool.surplus:
+            return None
+        cached = prompt - computed
+        if cached == 0:
+            return np.array((0.0, 0.0, 0.0, float(pool.requests)))
+        if pool.requests != 1:
+            return None
+        fully = self._block is not None and computed <= self._block
+        return np.array((cached / prompt, float(2 * cached >= prompt), float(fully), 0.0))
+
+    def _average(self) -> Array:
+        """Return the figures of the requests seen so far, for a pool that says nothing; (4,)."""
+        seen = self._totals[Total.REQUESTS]
+        if not seen:
+            return np.full(FIGURES, 0.5)
+        return np.asarray(self._totals[Total.ESTIMATE : Total.LOWER] / seen)
+
+    def _cacheable(self, pool: Pool) -> Bounded | None:
+        if self._block is None or pool.prompt_counts is None or pool.prompt_tokens is None or pool.torn:
+            return None
+        return cacheable_tokens(
+            pool.prompt_counts, pool.prompt_edges, pool.prompt_tokens, block_tokens=self._block
+        )
+
+    def _increment(
+        self, pool: Pool, requests: int, values: Array, cacheable: Bounded | None, fault: str | None
+    ) -> Increment:
+        prompt = max(pool.prompt_tokens or 0.0, 0.0)
+        cached = max(prompt - pool.computed_tokens, 0.0) if pool.computed_tokens is not None else 0.0
+        ratio, mostly, fully, cold = (
+            Bounded(estimate=float(e), lower=float(low), upper=float(high))
+            for e, low, high in zip(*np.split(values, 3), strict=True)
+        )
+        return Increment(
+            requests=requests,
+            prompt_tokens=prompt if requests else 0.0,
+            cached_tokens=cached if requests else 0.0,
+            hit_ratio=ratio,
+            mostly_cached=mostly,
+            fully_cached=fully if self._block is not None else None,
+            cold=cold,
+            cacheable_tokens=cacheable,
+            fault=fault,
+        )
+
+
+@functools.lru_cache(maxsize=8)
+def _cells(
+    prompt_edges: tuple[float, ...], computed_edges: tuple[float, ...], limit: float, block: int | None, grain: int
+) -> Cells:
+    """Return the geometry of two histograms; engines with the same buckets share it."""
+    return Cells(prompt_edges, computed_edges, limit=limit, block=block, grain=grain)
+
+
+def _figures(window: Array, *, fully: bool) -> RequestFigures:
+    requests = float(window[Total.REQUESTS])
+    if requests < 0.5:
+        unavailable = window[Total.UNAVAILABLE_REQUESTS] > 0
+        reason = Pool(requests=1, prompt_tokens=None, computed_tokens=None).unavailable if unavailable else None
+        return _absent(reason or "no request finished")
+    method = _method(window)
+    ratio, mostly, full, cold = (
+        Figure(estimate=float(e), lower=float(low), upper=float(high), method=method)
+        for e, low, high in zip(*np.split(_shares(window[Total.ESTIMATE :] / requests), 3), strict=True)
+    )
+    prompt = float(window[Total.PROMPT_TOKENS])
+    token = 1 - float(window[Total.COMPUTED_TOKENS]) / prompt if prompt > 0 else None
+    reasons: dict[str, str] = {}
+    if token is None:
+        reasons["token_ratio"] = reasons["gap"] = "no interval stated consistent token sums"
+    if not fully:
+        reasons["fully_cached"] = "the engine does not state its block size"
+    return RequestFigures(
+        requests=round(requests),
+        token_ratio=token,
+        hit_ratio=ratio,
+        mostly_cached=mostly,
+        fully_cached=full if fully else None,
+        cold=cold,
+        gap=None if token is None else _gap(token, ratio),
+        reasons=reasons,
+    )
+
+
+def _absent(reason: str) -> RequestFigures:
+    names: Iterable[str] = ("token_ratio", "hit_ratio", "mostly_cached", "fully_cached", "cold", "gap")
+    return RequestFigures(
+        requests=0,
+        token_ratio=None,
+        hit_ratio=None,
+        mostly_cached=None,
+        fully_cached=None,
+        cold=None,
+        gap=None,
+        reasons=dict.fromkeys(names, reason),
+    )
+
+
+def _method(window: Array) -> Method:
+    if window[Total.EXACT_REQUESTS] == window[Total.REQUESTS]:
+        return Method.EXACT
+    if window[Total.BUCKETED_REQUESTS] > 0:
+        return Method.POOLED
+    return Method.BOUNDS_ONLY
+
+
+def _shares(values: Array) -> Array:
+    """Undo the rounding of long running sums: shares lie in [0, 1] and estimates within their bounds."""
+    estimate, lower, upper = np.clip(values, 0.0, 1.0).reshape(3, FIGURES)
+    upper = np.maximum(upper, lower)
+    return np.concatenate((np.clip(estimate, lower, upper), lower, upper))
+
+
+def _gap(token: float, ratio: Figure) -> Figure:
+    return Figure(
+        estimate=token - ratio.estimate,
+        lower=token - ratio.upper,
+        upper=token - ratio.lower,
+        method=ratio.method,
+    )

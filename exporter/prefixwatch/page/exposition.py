@@ -1,0 +1,281 @@
+"""Read a page of /metrics: bytes to samples of the wanted families.
+
+An engine's page repeats itself: the same series in the same text, poll after
+poll, with other values. The reader remembers what the text before each value
+means, so that reading a known page is one dictionary lookup a line.
+
+The text is the classic format 0.0.4 or OpenMetrics 1.0
+(https://prometheus.io/docs/instrumenting/exposition_formats/).
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+MAX_SERIES = 50_000
+MAX_TEXTS = 200_000
+
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_OTHER = re.compile(rf"\s*(?P<name>{_NAME})(?=[\s{{])")
+_SERIES = re.compile(rf'\s*(?P<name>{_NAME})?(?:\s*\{{(?P<labels>(?:[^"}}]|{_QUOTED})*)\}})?', re.DOTALL)
+_LABEL = re.compile(rf"\s*(?:(?P<label>[a-zA-Z_]\w*)\s*=\s*)?(?P<text>{_QUOTED})\s*(?:,|$)", re.DOTALL | re.ASCII)
+_VALUE = re.compile(r"\s+(?P<value>[^\s#]+)(?:\s+(?P<time>[-+0-9.eE]+))?\s*(?P<exemplar>#\s*\{.*)?$", re.DOTALL)
+_DECLARATION = re.compile(rf"#\s*(?P<kind>HELP|TYPE)\s+(?P<name>{_NAME})(?:\s+(?P<text>.*))?$", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_JSON = re.compile(rb'[\[{]\s*(?:"[^"]*"\s*:|[\[\]{}]|$)')
+
+
+class PageError(Exception):
+    """A page that cannot be read: what is wrong and, where a line is at fault, which (from 1)."""
+
+    def __init__(self, fault: str, line: int | None = None) -> None:
+        super().__init__(fault)
+        self.fault = fault
+        self.line = line
+
+    def __str__(self) -> str:
+        """Return the fault with its line."""
+        return self.fault if self.line is None else f"line {self.line}: {self.fault}"
+
+
+class NotAPage(PageError):
+    """The body is no page of metrics at all: HTML, JSON, something binary."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """A wanted series; its labels stand in order of their names. Identity compares."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The wanted samples of one page, in its order; `values[i]` belongs to `series[i]`.
+
+    `helps` and `types` hold the declarations of wanted families. `other_names` are names of other
+    samples, filled only where no wanted sample was found. `is_cut` is true where the last line
+    had no end (it was left out) or an OpenMetrics page had no `# EOF`.
+    """
+
+    series: tuple[Series, ...]
+    values: tuple[float, ...]
+    helps: dict[str, str]
+    types: dict[str, str]
+    other_names: tuple[str, ...]
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    line: bytes
+    kind: str
+    name: str
+    text: str
+
+
+class PageReader:
+    """Read pages, remembering the text of their series.
+
+    `wanted` says of the whole name of a sample or a family whether it is wanted. One reader can
+    serve many targets; it forgets what it remembers at `MAX_TEXTS` texts.
+    """
+
+    def __init__(self, wanted: Callable[[str], bool]) -> None:
+        self._wanted = wanted
+        self._known: dict[bytes, Series | _Declaration | None] = {}
+        self._interned: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+
+    def read(self, body: bytes, *, is_openmetrics: bool = False) -> Page:
+        """Return the wanted samples of `body`.
+
+        Raises `PageError` naming the line at fault: a broken line of a wanted family, or one
+        that cannot be told from a wanted one. A broken line of another family is passed over.
+        A series that stands twice with different values is an error too.
+        """
+        if len(self._known) > MAX_TEXTS:
+            self._known.clear()
+            self._interned.clear()
+        lines = body.split(b"\n")
+        unended = lines.pop()
+        is_ended = False
+        if b"# EOF" in body:
+            is_ended, unended = _ends(lines, unended)
+        if unended.strip() and not lines:
+            _refuse_other_formats(unended)
+        series, values, declared = self._samples(lines)
+        if len(series) > MAX_SERIES:
+            raise PageError(f"{len(series)} samples of wanted families, more than {MAX_SERIES}: a label without bound?")
+        if len(set(series)) < len(series):
+            series, values = _without_repeats(series, values)
+        return Page(
+            series=tuple(series),
+            values=tuple(values),
+            helps={d.name: d.text for d in declared if d.kind == "HELP"},
+            types={d.name: d.text for d in declared if d.kind == "TYPE"},
+            other_names=() if series else tuple(dict.fromkeys(_names(lines))),
+            is_cut=bool(unended.strip()) or (is_openmetrics and not is_ended),
+        )
+
+    def _samples(self, lines: list[bytes]) -> tuple[list[Series], list[float], list[_Declaration]]:
+        known = self._known
+        series: list[Series] = []
+        values: list[float] = []
+        declared: list[_Declaration] = []
+        for line in lines:
+            head, _, tail = line.rpartition(b" ")
+            meaning = known.get(head, line)
+            if meaning is None:
+                continue
+            if meaning.__class__ is Series:
+                try:
+                    value = float(tail)
+                except ValueError:
+                    pass  # named below
+                else:
+                    if b"_" not in tail:
+                        values.append(value)
+                        series.append(meaning)  # type: ignore[arg-type]
+                        continue
+            elif meaning.__class__ is _Declaration and meaning.line == line:  # type: ignore[union-attr]
+                declared.append(meaning)  # type: ignore[arg-type]
+                continue
+            try:
+                learnt = self._learn(line, head)
+            except PageError as fault:
+                raise type(fault)(fault.fault, lines.index(line) + 1) from None
+            if isinstance(learnt, _Declaration):
+                declared.append(learnt)
+            elif learnt is not None:
+                series.append(learnt[0])
+                values.append(learnt[1])
+        return series, values, declared
+
+    def _learn(self, line: bytes, head: bytes) -> tuple[Series, float] | _Declaration | None:
+        """Read a line by the rules of the format and remember what its head means."""
+        stripped = line.lstrip()
+        if not stripped:
+            return None
+        if stripped[:1] == b"#":
+            return self._learn_comment(line, head)
+        other = _OTHER.match(line.decode("utf-8", "replace"))
+        if other and not self._wanted(other["name"]):
+            if head:
+                self._known[head] = None
+            return None
+        return self._learn_sample(line, head)
+
+    def _learn_comment(self, line: bytes, head: bytes) -> _Declaration | None:
+        match = _DECLARATION.match(line.decode("utf-8", "replace").strip())
+        meaning = None
+        if match and self._wanted(match["name"]):
+            meaning = _Declaration(line, match["kind"], match["name"], match["text"] or "")
+        if len(head.split(None, 3)) > 2:  # else the name itself may be what differs
+            self._known[head] = meaning
+        return meaning
+
+    def _learn_sample(self, line: bytes, head: bytes) -> tuple[Series, float] | None:
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            _refuse_other_formats(line)
+            raise PageError(f"not UTF-8 at byte {error.start}") from None
+        match = _SERIES.match(text)
+        end = match.end() if match else 0
+        if match is None or not text[:end].strip() or not text[end : end + 1].isspace():
+            _refuse_other_formats(line)
+            raise PageError(f"neither a comment nor a sample: {_shown(text)}")
+        name, labels = _name_and_labels(match["name"], match["labels"] or "", text)
+        if not self._wanted(name):
+            return None
+        rest = _VALUE.match(text, end)
+        if rest is None:
+            raise PageError(f"no value, or something behind it: {_shown(text)}")
+        value = _number(rest["value"], text)
+        series = self._interned.setdefault((name, labels), Series(name, labels))
+        if head == text[:end].encode():  # else a timestamp or the like stands behind the value
+            self._known[head] = series
+        return series, value
+
+
+def _ends(lines: list[bytes], unended: bytes) -> tuple[bool, bytes]:
+    """Find OpenMetrics' `# EOF`; return whether it is there, and what is left without a line end."""
+    marks = [number for number, line in enumerate(lines, 1) if line.strip() == b"# EOF"]
+    if not marks:
+        is_last = unended.strip() == b"# EOF"  # some servers leave out the last newline
+        return is_last, b"" if is_last else unended
+    if any(line.strip() for line in lines[marks[0] :]) or unended.strip():
+        raise PageError("text after # EOF: are two pages glued together?", marks[0] + 1)
+    return True, b""
+
+
+def _without_repeats(series: list[Series], values: list[float]) -> tuple[list[Series], list[float]]:
+    """Drop repeated samples; raise where two of one series differ."""
+    first: dict[Series, float] = {}
+    for one, value in zip(series, values, strict=True):
+        if not (first.setdefault(one, value) == value or math.isnan(value)):
+            raise PageError(f"{one.name} stands twice with different values: are two pages glued together?")
+    return list(first), list(first.values())
+
+
+def _names(lines: list[bytes]) -> Iterator[str]:
+    for line in lines:
+        match = _OTHER.match(line.decode("utf-8", "replace"))
+        if match:
+            yield match["name"]
+
+
+def _name_and_labels(name: str | None, inside: str, line: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Read the labels, and the name where it stands quoted among them (UTF-8 names)."""
+    labels: dict[str, str] = {}
+    inside = inside.rstrip()
+    at = 0
+    while at < len(inside):
+        pair = _LABEL.match(inside, at)
+        if pair is None or (pair["label"] is None and name is not None) or pair["label"] in labels:
+            raise PageError(f"broken labels: {_shown(line)}")
+        text = _unescaped(pair["text"][1:-1])
+        if pair["label"] is None:
+            name = text
+        else:
+            labels[pair["label"]] = text
+        at = pair.end()
+    if name is None:
+        raise PageError(f"a sample without a name: {_shown(line)}")
+    return name, tuple(sorted(labels.items()))
+
+
+def _refuse_other_formats(line: bytes) -> None:
+    start = line.lstrip()[:200]
+    if start[:1] == b"<":
+        raise NotAPage("this is HTML or XML, not a page of metrics")
+    if _JSON.match(start):
+        raise NotAPage("this is JSON, not a page of metrics")
+    if start[:2] == b"\x1f\x8b":
+        raise NotAPage("this is compressed (gzip): decompress it first")
+
+
+def _number(text: str, line: str) -> float:
+    """Read a value. Python would take 1_000, the format does not."""
+    try:
+        if "_" in text:
+            raise ValueError
+        return float(text)
+    except ValueError:
+        raise PageError(f'"{text[:40]}" is not a number: {_shown(line)}') from None
+
+
+def _unescaped(text: str) -> str:
+    """Undo the three escapes of a label value: backslash, quote and newline."""
+    if "\\" not in text:
+        return text
+    return _ESCAPE.sub(lambda m: {"n": "\n", "\\": "\\", '"': '"'}.get(m[1], m[0]), text)
+
+
+def _shown(line: str) -> str:
+    """Shorten a line for an error message, with what could confuse a terminal made visible."""
+    text = ascii(line.strip())[1:-1]
+    return text if len(text) <= 80 else text[:77] + "..."

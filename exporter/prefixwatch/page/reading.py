@@ -1,0 +1,128 @@
+"""One engine at one instant, in canonical quantities."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prefixwatch.page.caveats import Caveat, Era
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """What `cache_config_info` states. None: not stated by this release or engine.
+
+    Sizes are in tokens, `num_gpu_blocks` in blocks.
+    """
+
+    enable_prefix_caching: bool | None = None
+    block_size: int | None = None
+    num_gpu_blocks: int | None = None
+    kv_cache_size_tokens: int | None = None
+    cache_hit_alignment_tokens: int | None = None
+    effective_attention_block_size: int | None = None
+    is_hybrid: bool = False
+
+    @classmethod
+    def of_labels(cls, labels: Mapping[str, str]) -> "CacheConfig":
+        """Read the label values as vLLM writes them: Python's str() of each setting."""
+        flag = {"True": True, "true": True, "False": False, "false": False}
+        block, effective = _size(labels, "block_size"), _size(labels, "effective_attention_block_size")
+        return cls(
+            enable_prefix_caching=flag.get(labels.get("enable_prefix_caching", "")),
+            block_size=block,
+            num_gpu_blocks=_size(labels, "num_gpu_blocks"),
+            kv_cache_size_tokens=_size(labels, "kv_cache_size_tokens"),
+            cache_hit_alignment_tokens=_size(labels, "cache_hit_alignment_tokens"),
+            effective_attention_block_size=effective,
+            # A model with state-space layers, or whose attention blocks are not block_size.
+            is_hybrid=_size(labels, "mamba_block_size") is not None or (effective is not None and effective != block),
+        )
+
+    @property
+    def effective_block(self) -> int | None:
+        """What a hit is a multiple of, in tokens: B of every definition."""
+        return self.cache_hit_alignment_tokens or self.effective_attention_block_size or self.block_size
+
+    @property
+    def pool_tokens(self) -> int | None:
+        """The KV pool in tokens. None: not stated, or a hybrid model, whose blocks do not say."""
+        if self.kv_cache_size_tokens:
+            return self.kv_cache_size_tokens
+        if self.is_hybrid or not self.num_gpu_blocks or not self.block_size:
+            return None
+        return self.num_gpu_blocks * self.block_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one page says of one engine at `time` (unix seconds).
+
+    `counters`, `gauges`: canonical names as `dialects` explains; what has no finite value on the
+    page is not in them. `created`: unix seconds at which a counter began, where stated.
+    `values` of `sleep_state/...` and the like are gauges too.
+    """
+
+    time: float
+    model_name: str
+    engine: str
+    counters: Mapping[str, float]
+    gauges: Mapping[str, float]
+    created: Mapping[str, float] = field(default_factory=dict)
+    config: CacheConfig = CacheConfig()
+
+    def histogram(self, quantity: str) -> "Histogram | None":
+        """Return a histogram of this reading, or None where it is not on the page."""
+        return histogram_of(self.counters, quantity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """A histogram of one instant or of an increase.
+
+    `edges`: finite upper edges, ascending; `counts`: observations per bucket (not cumulative),
+    one more than edges, the last above the last edge. `count`, `total`: of all observations.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    count: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageReading:
+    """What one page says: its engines, and what to know of it.
+
+    `dialect` is "vllm", "ray", "kserve" or "unknown"; `why_empty` says why there is no engine.
+    `epoch` tells one process from another: (first `_created` of the page, start of the process),
+    each None where it is not stated.
+    """
+
+    time: float
+    dialect: str
+    release: str | None
+    era: Era
+    caveats: tuple[Caveat, ...]
+    epoch: tuple[float | None, float | None]
+    engines: tuple[Reading, ...]
+    why_empty: str | None = None
+
+
+def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | None:
+    """Gather a histogram from flat counters. A missing +Inf bucket is made up for by the count."""
+    prefix = f"{quantity}/le/"
+    cumulative = sorted((float(key[len(prefix) :]), value) for key, value in counters.items() if key.startswith(prefix))
+    count, total = counters.get(f"{quantity}/count"), counters.get(f"{quantity}/sum")
+    if count is None and cumulative and math.isinf(cumulative[-1][0]):
+        count = cumulative[-1][1]
+    if count is None or total is None:
+        return None
+    finite = [(edge, value) for edge, value in cumulative if math.isfinite(edge)]
+    bounds = [0.0, *(value for _, value in finite), count]
+    counts = tuple(max(0.0, upper - lower) for lower, upper in zip(bounds, bounds[1:], strict=False))
+    return Histogram(edges=tuple(edge for edge, _ in finite), counts=counts, count=count, total=total)
+
+
+def _size(labels: Mapping[str, str], name: str) -> int | None:
+    text = labels.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None

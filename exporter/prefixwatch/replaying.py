@@ -1,0 +1,74 @@
+"""Read pages and traces from files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prefixwatch.page.dialects import is_wanted
+from prefixwatch.page.exposition import PageError, PageReader
+from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+from prefixwatch.trace import TraceError, scrapes
+from prefixwatch.watch import Refused, TargetWatch, engine_figures, since_start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """A replayed trace: the watch that saw it, how many scrapes could (not) be used, and why not."""
+
+    watch: TargetWatch
+    used: int
+    unused: int
+    first_fault: str | None
+    is_up: bool
+
+
+def read_page(content: bytes, name: str) -> TargetSnapshot:
+    """Read one page, since its engine's start. Raises `PageError`."""
+    page = Interpreter().interpret(PageReader(is_wanted).read(content), time=0.0)
+    engines: list[EngineFigures] = [
+        engine_figures(reading, since_start(reading), era=page.era) for reading in page.engines
+    ]
+    return TargetSnapshot(
+        target=name,
+        is_up=True,
+        dialect=page.dialect,
+        release=None,
+        caveats=tuple(str(caveat) for caveat in page.caveats),
+        engines=tuple(engines),
+        error=page.why_empty,
+    )
+
+
+def replay(path: Path, *, until: float | None = None) -> Replayed:
+    """Replay a trace up to `until`: unix seconds, or seconds from its start where that is small.
+
+    A scrape whose page is broken or cut off moves nothing, as in a poll. Raises `TraceError`
+    where the file is no trace, or no scrape of it could be used.
+    """
+    reader, interpreter = PageReader(is_wanted), Interpreter()
+    watch = TargetWatch(path.name or str(path))
+    used, faults, start, is_up = 0, [], None, False
+    for scrape in scrapes(path):
+        start = scrape.time if start is None else start
+        if until is not None and scrape.time > (until if until >= start else start + until):
+            break
+        is_up = False
+        if scrape.body is None:
+            watch.fail(f"the scrape failed: {scrape.error}")
+            continue
+        try:
+            page = reader.read(scrape.body)
+            if page.is_cut:
+                raise PageError("the page ends in the middle", scrape.body.count(b"\n") + 1)
+            watch.add(interpreter.interpret(page, time=scrape.time))
+        except PageError as error:
+            faults.append(f"line {scrape.line + (error.line or 1) - 1}: {error.fault}")
+            watch.fail(error.fault)
+        except Refused as error:
+            faults.append(f"line {scrape.line}: {error}")
+            watch.fail(str(error))
+        else:
+            used, is_up = used + 1, True
+    if not used:
+        raise TraceError(f"{path}: {faults[0] if faults else 'line 1: no scrape of this trace gave a page'}")
+    return Replayed(watch=watch, used=used, unused=len(faults), first_fault=faults[0] if faults else None, is_up=is_up)

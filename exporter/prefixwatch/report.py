@@ -1,0 +1,128 @@
+"""Figures for a person at a terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+
+Row = tuple[str, str, str]
+
+
+def show(targets: list[TargetSnapshot], console: Console) -> None:
+    """Print what is known of each engine: figures, what is absent and why."""
+    for target in targets:
+        if not target.engines:
+            console.print(Text(f"{target.target}: {target.error or 'nothing was read'}"))
+        for engine in target.engines:
+            console.print(Text(_headline(target, engine), style="bold"))
+            console.print()
+            console.print(_table(list(_rows(engine))))
+            _show_absent(engine, console)
+        for caveat in target.caveats:
+            console.print(Text(f"  note: {caveat.partition(': ')[2]}", style="dim"))
+
+
+def _headline(target: TargetSnapshot, engine: EngineFigures) -> str:
+    release = f"vLLM {target.release}" if target.release else target.dialect
+    name = engine.model_name or "a model without a name"
+    window, requests = engine.window_seconds, engine.requests
+    covered = "since the engine's start" if isinstance(window, Absent) else f"{window:.0f} s"
+    count = "" if isinstance(requests, Absent) else f", {requests:,.0f} requests"
+    return f"{name}, engine {engine.engine} at {target.target} ({release}): {covered}{count}"
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(min_width=22)
+    table.add_column(justify="right", min_width=9)
+    table.add_column(style="dim", overflow="fold")
+    for label, value, text in rows:
+        table.add_row(f"  {label}", Text(value, style="bold"), Text(text))
+    return table
+
+
+def _rows(engine: EngineFigures) -> Iterator[Row]:
+    yield ("token hit ratio", percent(engine.token_hit_ratio), _on_token_ratio(engine))
+    if not isinstance(engine.external_hit_ratio, Absent):
+        yield ("external hit ratio", percent(engine.external_hit_ratio), "of what was looked up in the KV connector")
+        yield ("cached prompt ratio", percent(engine.cached_prompt_ratio), "of prompt tokens came from either cache")
+    yield from _request_rows(engine)
+    if not isinstance(engine.pool_tokens, Absent):
+        yield ("pool", f"{engine.pool_tokens:,.0f}", f"tokens{_on_turnover(engine)}")
+    if not isinstance(engine.kv_usage_max, Absent):
+        yield ("usage at most", percent(engine.kv_usage_max), "of blocks held by running requests; cached blocks do not count")
+    if not isinstance(engine.preemptions, Absent) and engine.preemptions:
+        yield ("preemptions", f"{engine.preemptions:,.0f}", "requests lost their blocks and started over")
+    if not isinstance(engine.prefill_share, Absent):
+        yield ("prefill", percent(engine.prefill_share), "of the requests' inference time")
+    if not isinstance(engine.output_per_prompt_token, Absent):
+        yield ("output", f"{engine.output_per_prompt_token:.3g}", "generated tokens per prompt token")
+
+
+def _request_rows(engine: EngineFigures) -> Iterator[Row]:
+    request = engine.request_hit_ratio
+    if isinstance(request, Estimate):
+        gap = engine.hit_ratio_gap
+        beside = ""
+        if not isinstance(gap, Absent) and abs(gap) >= 0.005:
+            beside = f": {abs(gap) * 100:.0f} points {'below' if gap > 0 else 'above'} the token level"
+        yield ("request hit ratio", percent(request.estimate), f"mean over requests ({span(request)}){beside}")
+    mostly, full, cold = engine.mostly_cached_request_ratio, engine.full_request_ratio, engine.cold_request_ratio
+    for label, share, text in (
+        ("mostly cached", mostly, "of requests had at least half of their prompt cached"),
+        ("fully cached", full, "of requests computed at most one block"),
+        ("cold requests", cold, "got nothing from the cache"),
+    ):
+        if isinstance(share, Estimate):
+            yield (label, percent(share.estimate), f"{text} ({span(share)})")
+
+
+def _on_token_ratio(engine: EngineFigures) -> str:
+    if isinstance(engine.token_hit_ratio, Absent):
+        return engine.token_hit_ratio.reason
+    ceiling = engine.hit_ratio_ceiling
+    allowed = "" if isinstance(ceiling, Absent) else f"; these prompt lengths allow {ceiling.estimate * 100:.0f} %"
+    return f"of looked-up prompt tokens were in the cache{allowed}"
+
+
+def _on_turnover(engine: EngineFigures) -> str:
+    filled = {True: "; filled", False: "; not filled yet since the start"}
+    state = "" if isinstance(engine.pool_filled, Absent) else filled[engine.pool_filled]
+    if isinstance(engine.turnover_seconds, Absent):
+        return state
+    return f", written over every {duration(engine.turnover_seconds)}{state}"
+
+
+def _show_absent(engine: EngineFigures, console: Console) -> None:
+    """Print why figures are absent, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in engine.to_json()["reasons"].items():
+        reasons.setdefault(reason, []).append(name.replace("_", " "))
+    if reasons:
+        console.print()
+    for reason, names in reasons.items():
+        console.print(Text(f"  absent: {', '.join(names)}: {reason}", style="dim"), soft_wrap=True)
+    console.print()
+
+
+def percent(value: float | Absent) -> str:
+    """Return 0.768 as "76.8 %", an absent one as a dash."""
+    return "-" if isinstance(value, Absent) else f"{value * 100:.1f} %"
+
+
+def span(estimate: Estimate) -> str:
+    """Return the bounds of a share as "55 to 60 %"."""
+    if estimate.method == "exact":
+        return "exact"
+    return f"{estimate.lower * 100:.0f} to {estimate.upper * 100:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as a person would say them."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,108 @@
+"""The HTTP side: /metrics, /, /healthz, /readyz, /api/v1/status. Knows nothing of vLLM."""
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from prefixwatch import snapshot
+from prefixwatch.collector import StatusCollector
+from prefixwatch.config import Config, Duration
+from prefixwatch.page_for_people import rendered
+from prefixwatch.poller import Poller, TargetStatus
+
+_POLLER = web.AppKey("poller", Poller)
+_CONFIG = web.AppKey("config", Config)
+_REGISTRY = web.AppKey("registry", CollectorRegistry)
+_SECURITY = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+def application(config: Config, poller: Poller, *, polls: bool = True) -> web.Application:
+    """Return the application. It starts `poller` with it and stops it after; not where `polls` is False."""
+    app = web.Application()
+    app[_POLLER], app[_CONFIG] = poller, config
+    app[_REGISTRY] = CollectorRegistry()
+    app[_REGISTRY].register(
+        StatusCollector(
+            lambda: poller.statuses,
+            windows=config.windows,
+            is_targets_file_good=lambda: poller.discovery.is_file_good,
+        )
+    )
+    app.router.add_get("/", _index)
+    app.router.add_get("/metrics", _metrics)
+    app.router.add_get("/healthz", _healthy)
+    app.router.add_get("/readyz", _ready)
+    app.router.add_get("/api/v1/status", _status)
+    if polls:
+        app.cleanup_ctx.append(_polling)
+    return app
+
+
+async def _polling(app: web.Application) -> AsyncIterator[None]:
+    task = asyncio.create_task(app[_POLLER].run())
+    yield
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    """Answer a scrape; rendering runs beside the polling, in a thread."""
+    registry = request.app[_REGISTRY]
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    names = request.query.getall("name[]", [])
+    chosen = registry.restricted_registry(names) if names else registry
+    is_gzipped = "gzip" in request.headers.get("Accept-Encoding", "")
+
+    def render() -> bytes:
+        text = encode(chosen)  # type: ignore[arg-type]
+        return gzip.compress(text, compresslevel=1) if is_gzipped else text
+
+    body = await asyncio.to_thread(render)
+    headers = {"Content-Type": content_type, **({"Content-Encoding": "gzip"} if is_gzipped else {})}
+    return web.Response(body=body, headers=headers)
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+async def _ready(request: web.Request) -> web.Response:
+    if request.app[_POLLER].is_ready:
+        return web.Response(text="ok\n")
+    return web.Response(status=503, text="the first round of polling has not ended yet\n")
+
+
+async def _status(request: web.Request) -> web.Response:
+    """Answer the contract's JSON over `?window=5m`, by default the window of the diagnosis."""
+    config = request.app[_CONFIG]
+    window = config.diagnosis_window
+    if wanted := request.query.get("window"):
+        matching = [span for span in config.windows if str(span) == wanted]
+        if not matching:
+            known = ", ".join(str(span) for span in config.windows)
+            return web.Response(status=400, text=f"window: not one of {known}\n")
+        window = matching[0]
+    targets = _snapshots(request.app[_POLLER].statuses, window)
+    return web.Response(body=snapshot.encoded(targets), content_type="application/json")
+
+
+async def _index(request: web.Request) -> web.Response:
+    config = request.app[_CONFIG]
+    text = rendered(_snapshots(request.app[_POLLER].statuses, config.diagnosis_window), window=str(config.diagnosis_window))
+    return web.Response(text=text, content_type="text/html", headers=_SECURITY)
+
+
+def _snapshots(statuses: list[TargetStatus], window: Duration) -> list[snapshot.TargetSnapshot]:
+    return [status.snapshot(window) for status in statuses]
+
+
