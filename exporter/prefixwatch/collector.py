@@ -13,6 +13,7 @@ from prefixwatch import __version__
 from prefixwatch.catalog import BY_NAME, METRICS, Kind
 from prefixwatch.config import Duration
 from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.figures.requestlevel import BOUNDS
 from prefixwatch.poller import TargetStatus
 from prefixwatch.snapshot import EngineFigures
 from prefixwatch.watch import EngineState
@@ -31,10 +32,27 @@ _PASSED_THROUGH = {
     "inference_seconds_total": ("inference_seconds/sum", "inference_seconds"),
 }
 
+_OWN = {
+    "requests_observed_total": "requests",
+    "observed_prompt_tokens_total": "prompt_tokens",
+    "observed_cached_tokens_total": "cached_tokens",
+    "written_tokens_total": "written_tokens",
+}
+_OWN_BOUNDED = {
+    "request_hit_ratio_sum_total": "request_hit_ratio_sum",
+    "cold_requests_total": "cold_requests",
+    "full_requests_total": "full_requests",
+    "mostly_cached_requests_total": "mostly_cached_requests",
+    "cacheable_tokens_total": "cacheable_tokens",
+}
+
 _OF_WINDOW: dict[str, Callable[[EngineFigures], float | Estimate | Absent]] = {
     "token_hit_ratio": lambda f: f.token_hit_ratio,
     "external_hit_ratio": lambda f: f.external_hit_ratio,
     "cached_prompt_ratio": lambda f: f.cached_prompt_ratio,
+    "request_hit_ratio": lambda f: f.request_hit_ratio,
+    "hit_ratio_gap": lambda f: f.hit_ratio_gap,
+    "hit_ratio_ceiling": lambda f: f.hit_ratio_ceiling,
     "output_per_prompt_token": lambda f: f.output_per_prompt_token,
     "prefill_share_ratio": lambda f: f.prefill_share,
     "turnover_seconds": lambda f: f.turnover_seconds,
@@ -122,7 +140,7 @@ class StatusCollector(Collector):
         for engine in state.engines:
             names = {**labels, "model_name": engine.reading.model_name, "engine": engine.reading.engine}
             _add_counters(families, names, engine)
-            families.add("written_tokens_total", names, engine.written_tokens, created=engine.began)
+            _add_own(families, names, engine)
             families.add("engine_restarts_total", names, engine.restarts, created=engine.began)
             self._add_figures(families, names, engine)
 
@@ -136,7 +154,7 @@ class StatusCollector(Collector):
             for name, figure in _OF_WINDOW.items():
                 value = figure(figures)
                 if isinstance(value, Estimate):
-                    for bound in ("estimate", "lower", "upper"):
+                    for bound in BOUNDS:
                         families.add(name, {**labels, "bound": bound}, getattr(value, bound))
                 else:
                     families.add(name, labels, value)
@@ -145,6 +163,15 @@ class StatusCollector(Collector):
             families.add("pool_filled", names, figures.pool_filled)
             families.add("prefix_caching_enabled", names, figures.caching_enabled)
             families.add("counters_frozen", names, engine.frozen is not None)
+
+
+def _add_own(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
+    """Add the exporter's own counters, which start at 0 with the watch."""
+    for name, key in _OWN.items():
+        families.add(name, names, engine.own.get(key), created=engine.began)
+    for name, key in _OWN_BOUNDED.items():
+        for bound in BOUNDS:
+            families.add(name, {**names, "bound": bound}, engine.own.get(f"{key}/{bound}"), created=engine.began)
 
 
 def _add_counters(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:

@@ -11,6 +11,14 @@ from typing import TypeVar
 from prefixwatch.figures import eviction, ratios
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History, Window
+from prefixwatch.figures.requestlevel import (
+    LOST,
+    RequestLevel,
+    RequestWatch,
+    hit_ratio_ceiling,
+    level_since_start,
+    lost_requests,
+)
 from prefixwatch.figures.standstill import Standstill
 from prefixwatch.page.caveats import RETRIED, Era
 from prefixwatch.page.reading import PageReading, Reading
@@ -26,7 +34,8 @@ ACCEPT_AFTER = 3
 """Pages in a row that lack what was there before, until that counts as the engine's new shape."""
 
 SEVERAL_ENGINES = "several engines answer on this address in turn (a load-balanced Service?): watch each pod's own address"
-_WRITTEN = "exporter/written_tokens"
+_RATE_SECONDS = 60.0
+_WRITTEN = "own/written_tokens"
 _PEAKS = ("kv_usage", "requests_running", "requests_waiting")
 _ONCE_A_LOOKUP = Era(first=(0, 28))
 
@@ -46,6 +55,7 @@ class EngineWatch:
     spans: Collection[float]
     history: History = field(init=False)
     standstill: Standstill = field(default_factory=Standstill)
+    requests: RequestWatch = field(default_factory=RequestWatch)
     last: Reading | None = None
     was_emptied: bool = False
     restarts: int = 0
@@ -65,8 +75,13 @@ class EngineWatch:
         names = (*(f"queried_{unit}" for unit in ratios.LOOKUP_UNITS), "prompt_tokens")
         return any(reading.counters.get(name, 0.0) < self.last.counters.get(name, 0.0) for name in names)
 
-    def add(self, reading: Reading, *, restarted: bool, counts: bool) -> None:
-        """Take a reading. `counts` False: a new baseline, nothing since the last one is known."""
+    def add(
+        self, reading: Reading, *, restarted: bool = False, counts: bool = True, process_start: float | None = None
+    ) -> None:
+        """Take a reading. `counts` False: a new baseline, nothing since the last one is known.
+
+        `process_start`: unix seconds at which the process started that answered, where it says so.
+        """
         last, self.last = self.last, reading
         restarted = restarted or (last is not None and _began_anew(last, reading))
         born = {
@@ -82,12 +97,19 @@ class EngineWatch:
         if restarted or not counts:
             self.standstill.reset()
             self.was_emptied = False
-        if restarted and last is not None:
-            self.restarts += 1
         self.was_emptied = self.was_emptied or eviction.is_asleep(reading.gauges)
         self.standstill.observe(reading.time, grown, reading.counters, reading.gauges)
-        written = eviction.written_tokens(grown) if grown else 0.0
-        self.history.accumulate({_WRITTEN: 0.0 if isinstance(written, Absent) else written})
+        if restarted and last is not None:
+            self.restarts += 1
+            ended = min(process_start or min(reading.created.values(), default=reading.time), reading.time)
+            lost = lost_requests(self.history.window(_RATE_SECONDS, end=last.time), ended - last.time)
+        else:
+            lost = 0.0
+        written = eviction.written_tokens(grown)
+        added, ledger = self.requests.observe(grown, reading)
+        added[LOST] = lost
+        added[_WRITTEN] = 0.0 if isinstance(written, Absent) else written
+        self.history.accumulate(added, ledger)
         self.began = reading.time if self.began is None else self.began
 
     def trend(self, seconds: float, count: int, era: Era) -> list[float | None]:
@@ -101,14 +123,16 @@ class EngineWatch:
     def state(self, spans: Collection[float | None], era: Era) -> "EngineState":
         """Return all there is to know of the engine now, for windows of `spans` (None: everything seen)."""
         assert self.last is not None
+        windows = {span: self.history.window(span) for span in spans}
         return EngineState(
             reading=self.last,
-            windows={span: self.history.window(span) for span in spans},
+            windows=windows,
+            levels={span: self.requests.level(window) for span, window in windows.items() if window is not None},
             era=era,
             frozen=self.standstill.reason,
             was_emptied=self.was_emptied,
             restarts=self.restarts,
-            written_tokens=self.history.total(_WRITTEN) or 0.0,
+            own=self.history.totals("own/"),
             began=self.began or 0.0,
         )
 
@@ -118,17 +142,18 @@ class EngineState:
     """One engine at one moment, immutable: figures can be derived from it anywhere, any time.
 
     `windows` by the length asked for, None for everything seen; a value of None: fewer than two
-    readings. `frozen`: why its counters count as frozen, if they do. `written_tokens`: since the
-    watch `began` (unix seconds).
+    readings; `levels` holds the request level of those that are there. `frozen`: why its counters
+    count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix seconds).
     """
 
     reading: Reading
     windows: Mapping[float | None, Window | None]
+    levels: Mapping[float | None, RequestLevel]
     era: Era
     frozen: str | None
     was_emptied: bool
     restarts: int
-    written_tokens: float
+    own: Mapping[str, float]
     began: float
 
     def figures(self, seconds: float | None = None, *, require_coverage: bool = False) -> EngineFigures:
@@ -144,8 +169,9 @@ class EngineState:
             absent = Absent(f"window not yet covered: {window.seconds:.0f} s of {seconds:.0f} s")
             window = None
         return engine_figures(
-            self.reading, window, absent=absent, era=self.era, frozen=self.frozen, was_emptied=self.was_emptied
-        )
+            self.reading, window, level=self.levels.get(seconds), absent=absent, era=self.era,
+            frozen=self.frozen, was_emptied=self.was_emptied,
+        )  # fmt: skip
 
 
 def _began_anew(last: Reading, reading: Reading) -> bool:
@@ -163,6 +189,7 @@ def engine_figures(
     reading: Reading,
     window: Window | None,
     *,
+    level: RequestLevel | None = None,
     absent: Absent | None = None,
     era: Era = Era(),
     frozen: str | None = None,
@@ -170,7 +197,7 @@ def engine_figures(
 ) -> EngineFigures:
     """Derive all figures of an engine from its window and its newest reading.
 
-    `absent`: why there is no window, the reason of every figure that needs one.
+    `level`: the request level of the window, by default that of all requests since the engine's start. `absent`: why there is no window, the reason of every figure that needs one.
     """
     gauges, config = reading.gauges, reading.config
     increases = window.increases if window is not None else {}
@@ -181,6 +208,9 @@ def engine_figures(
     seconds: float | Absent = (window.seconds if window else 0.0) or Absent("one page does not say how long it covers")
     enabled = _is_caching_enabled(reading)
     no_lookups = _why_no_lookups(reading, enabled, frozen)
+
+    if level is None or absent is not None:
+        level = RequestLevel.absent(absent) if absent is not None else level_since_start(reading)
 
     def of_window(value: T) -> T | Absent:
         return absent if absent is not None else value
@@ -195,12 +225,12 @@ def engine_figures(
         ),
         external_hit_ratio=of_window(ratios.external_hit_ratio(increases)),
         cached_prompt_ratio=of_window(ratios.cached_prompt_ratio(increases)),
-        hit_ratio_ceiling=Absent("TODO"),
-        request_hit_ratio=Absent("TODO"),
-        mostly_cached_request_ratio=Absent("TODO"),
-        full_request_ratio=Absent("TODO"),
-        cold_request_ratio=Absent("TODO"),
-        hit_ratio_gap=Absent("TODO"),
+        hit_ratio_ceiling=absent or (hit_ratio_ceiling(window, config) if window else Absent("no window")),
+        request_hit_ratio=level.hit_ratio,
+        mostly_cached_request_ratio=level.mostly_cached,
+        full_request_ratio=level.full,
+        cold_request_ratio=level.cold,
+        hit_ratio_gap=level.gap,
         prompt_tokens_by_source=of_window(ratios.prompt_tokens_by_source(increases)),
         output_per_prompt_token=of_window(ratios.output_per_prompt_token(increases)),
         prefill_share=of_window(ratios.prefill_share(increases)),
@@ -289,7 +319,10 @@ class TargetWatch:
         for reading in page.engines:
             engine = self.engines.setdefault(_key(reading), EngineWatch(self._spans))
             engine.add(
-                reading, restarted=verdict is Verdict.RESTARTED, counts=verdict is not Verdict.UNCLEAR
+                reading,
+                restarted=verdict is Verdict.RESTARTED,
+                counts=verdict is not Verdict.UNCLEAR,
+                process_start=page.epoch[1],
             )
 
     def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:

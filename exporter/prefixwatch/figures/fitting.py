@@ -28,7 +28,11 @@ Index = npt.NDArray[np.intp]
 
 _ROUNDS = 8  # of means and variances in turn; both settle in fewer
 _JOINT_ROUNDS = 30
-_RIDGE = 0.5  # the prior of a mean weighs as much as half a request
+_FIXED = 0.05  # deviation of a prompt, in blocks, below which all prompts of a bucket count as equally long
+_RIDGE = 0.02  # requests that the prior of a mean weighs: next to nothing, but it settles what pools leave open
+_SPARSE = 0.5
+_KEEP = 1.0
+_RELAX = 0.7
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,24 @@ class Pairs:
     @property
     def cached_high(self) -> Array:
         return np.maximum(self.prompt_high - self.computed_low, self.cached_low)
+
+    def narrowed(self, prompt: Array, variance: Array, block: int | None) -> Pairs:
+        """Return the pairings with their computed range narrowed where whole blocks leave only few values.
+
+        Where all prompts of a bucket have one length, what is computed of them is that length less whole blocks. This
+        is for the estimate: no bound depends on it. A range that it would empty stays as it is.
+        """
+        if block is None:
+            return self
+        rest = np.mod(np.rint(prompt), block)
+        low = rest + np.ceil((self.computed_low - rest) / block) * block
+        high = rest + np.floor((self.computed_high - rest) / block) * block
+        fixed = (variance < (_FIXED * block) ** 2) & (low <= high)
+        return dataclasses.replace(
+            self,
+            computed_low=np.where(fixed, low, self.computed_low),
+            computed_high=np.where(fixed, high, self.computed_high),
+        )
 
     @classmethod
     def of(cls, prompt: Buckets, computed: Buckets, rows: Index, columns: Index) -> Pairs:
@@ -184,8 +206,21 @@ class Joint:
         pairs = self.pairs
         deviation = np.maximum(self.computed_deviation, 1e-3 * self.computed + 1e-9)
         chance = _normal((self.block + 0.5 - self.computed) / deviation)
+        chance = np.where(self.prompt_variance < (_FIXED * self.block) ** 2, self._on_lattice(self.block), chance)
         chance = np.where(pairs.computed_high <= self.block, 1.0, chance)
         return np.where(pairs.computed_low > self.block, 0.0, chance)
+
+    def _on_lattice(self, block: int) -> Array:
+        """Return the chance of at most a block computed where all prompts of a pairing have the same length.
+
+        Whole blocks are cached, so computed tokens are a lattice of step `block`, and only its first value will do.
+        """
+        pairs = self.pairs
+        first = (np.rint(self.prompt) - 1) % block + 1
+        lowest = first + np.ceil(np.maximum(pairs.computed_low - first, 0.0) / block) * block
+        share = np.clip(1 - (self.computed - first) / block, 0.0, 1.0)
+        share = np.where(first + block > pairs.computed_high, 1.0, share)
+        return np.where(lowest > first, 0.0, share)
 
 
 def fit(pools: Array, prompt: Buckets, computed: Buckets, *, block: int | None) -> Joint:
@@ -197,6 +232,7 @@ def fit(pools: Array, prompt: Buckets, computed: Buckets, *, block: int | None) 
     pairs = Pairs.of(prompt, computed, rows, columns)
     counts, share = pair_counts(margins, pairs, None, rounds=_JOINT_ROUNDS)
     prompts, prompt_variance = _prompt_means(margins, pairs)
+    pairs = pairs.narrowed(prompts, prompt_variance, block)
     means = _cached_means(margins, pairs, counts, prompts, prompt_variance)
     joint = Joint(
         rows=rows,
@@ -242,7 +278,8 @@ def pair_counts(margins: Margins, pairs: Pairs, share: Array | None, *, rounds: 
             across = margins.computed / np.maximum(along @ joint, 1e-30)
         cells = along[:, :, None] * joint * across[:, None, :]
         if share is None:
-            joint = cells.sum(axis=0) + 1e-3 * possible
+            found = np.maximum(cells.sum(axis=0) - _SPARSE, 1e-3) * possible
+            joint = found / found.sum() * (found / found.sum() / np.maximum(joint, 1e-12)) ** _RELAX
             joint /= joint.sum()
     return cells[:, pairs.row, pairs.column], joint[pairs.row, pairs.column]
 
@@ -338,7 +375,7 @@ def _cached_means(
             total,
             1 / np.maximum(counts @ pair_variance, 1e-9),
             prior=np.clip(prior, pairs.cached_low, pairs.cached_high),
-            strength=2 * _RIDGE / pair_variance,
+            strength=_KEEP / pair_variance,
             low=pairs.cached_low,
             high=pairs.cached_high,
         )

@@ -23,6 +23,7 @@ class _Point:
     time: float
     totals: NDArray[np.float64]
     peaks: Mapping[str, float]
+    ledger: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,8 @@ class Window:
 
     `increases` holds the counters that were read at least twice up to the end; a counter that is
     not in it is unknown, not zero. `peaks`: highest value of each gauge that was read after
-    `start`. `wanted_seconds` is the length asked for, None for everything seen.
+    `start`. `wanted_seconds` is the length asked for, None for everything seen. `ledger`: running
+    sums that someone else keeps, as they stood at both ends.
     """
 
     start: float
@@ -39,6 +41,7 @@ class Window:
     increases: Mapping[str, float]
     peaks: Mapping[str, float]
     wanted_seconds: float | None = None
+    ledger: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     @property
     def seconds(self) -> float:
@@ -117,19 +120,25 @@ class History:
         self._store(time, grown, gauges)
         return grown
 
-    def accumulate(self, amounts: Mapping[str, float]) -> None:
-        """Add to running totals at the newest point: sums that the engine does not keep itself."""
+    def accumulate(self, amounts: Mapping[str, float], ledger: NDArray[np.float64] | None = None) -> None:
+        """Add to running totals at the newest point: sums that the engine does not keep itself.
+
+        `ledger`: running sums kept elsewhere, of one length always, to be found again at a window's ends.
+        """
         point = self._points[-1]
         for key in amounts:
             self._readings[key] = self._readings.get(key, 1) + 1
             self._last_read[key] = point.time
         totals = self._grow(amounts)
-        self._points[-1] = _Point(point.time, totals, point.peaks)
+        self._points[-1] = _Point(point.time, totals, point.peaks, point.ledger if ledger is None else ledger)
 
-    def total(self, key: str) -> float | None:
-        """Return all growth of a counter since the watch began; None where it was never read."""
-        index = self._index.get(key)
-        return None if index is None else float(self._totals[index])
+    def totals(self, prefix: str) -> dict[str, float]:
+        """Return all growth since the watch began of the counters whose names start so, without the start."""
+        return {
+            key.removeprefix(prefix): float(self._totals[index])
+            for key, index in self._index.items()
+            if key.startswith(prefix)
+        }
 
     def window(self, seconds: float | None = None, *, end: float | None = None) -> Window | None:
         """Return the window of that length up to `end`: everything seen, up to now, by default.
@@ -173,7 +182,14 @@ class History:
         peaks: dict[str, float] = {}
         for point in self._points[first + 1 : last + 1]:
             _raise(peaks, point.peaks)
-        return Window(start=start.time, end=end.time, increases=increases, peaks=peaks, wanted_seconds=wanted)
+        return Window(
+            start=start.time,
+            end=end.time,
+            increases=increases,
+            peaks=peaks,
+            wanted_seconds=wanted,
+            ledger=(start.ledger, end.ledger),
+        )
 
     def _grow(self, amounts: Mapping[str, float]) -> NDArray[np.float64]:
         unknown = [key for key in amounts if key not in self._index]
@@ -188,7 +204,8 @@ class History:
         return totals
 
     def _store(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
-        self._points.append(_Point(time, self._grow(grown), dict(gauges)))
+        ledger = self._points[-1].ledger if self._points else np.zeros(0)
+        self._points.append(_Point(time, self._grow(grown), dict(gauges), ledger))
         self._unthinned += 1
         if self._spans and self._unthinned > POINTS_PER_WINDOW // 4:
             self._unthinned = 0
@@ -213,7 +230,7 @@ def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
         previous = kept[-1].time if kept else None
         is_needed = previous is None or following - previous > span / POINTS_PER_WINDOW
         if is_needed or position + 1 == len(points):
-            kept.append(_Point(point.time, point.totals, dict(peaks)))
+            kept.append(_Point(point.time, point.totals, dict(peaks), point.ledger))
             peaks.clear()
     return kept
 

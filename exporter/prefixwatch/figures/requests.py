@@ -112,14 +112,22 @@ class RequestEstimator:
 
     `block_tokens` is the effective block, None where it is not known: then nothing is said about fully cached
     requests. `grain`: every cached amount is for certain a multiple of it or at least at it; 1 where that is not known
-    (external caches, hybrid models). `ring`: how many recent pools are kept to fit and to revise.
+    (external caches, hybrid models). `ring`: how many recent pools are kept to fit and to revise. `earlier`: the
+    estimator before this one, of the same engine with another block or grain; its sums go on.
     """
 
-    def __init__(self, *, block_tokens: int | None, grain: int = 1, ring: int = RING) -> None:
+    def __init__(
+        self,
+        *,
+        block_tokens: int | None,
+        grain: int = 1,
+        ring: int = RING,
+        earlier: RequestEstimator | None = None,
+    ) -> None:
         self._block = block_tokens
         self._grain = max(grain, 1)
         self._ring = ring
-        self._totals = np.zeros(WIDTH)
+        self._totals = np.zeros(WIDTH) if earlier is None else earlier.totals
         self._recent: Recent | None = None
 
     @property

@@ -1,0 +1,175 @@
+"""Request level over windows: pools in, the contract's figures out.
+
+Joins `intervals` (what an interval says), `requests` (the estimates) and `history` (the windows).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
+from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.figures.history import Window
+from prefixwatch.figures.intervals import grain_of, pool_of
+from prefixwatch.figures.requests import WIDTH, Figure, Increment, RequestEstimator, RequestFigures
+from prefixwatch.page.reading import CacheConfig, Reading, histogram_of
+
+LOST = "own/lost_requests"
+BOUNDS = ("estimate", "lower", "upper")
+_NO_HISTOGRAM = Absent("no histogram of prompt lengths on this page")
+_NO_BLOCK = Absent("the page does not state a block size")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLevel:
+    """The request-level figures of one window, each an estimate with bounds, or absent with the reason."""
+
+    hit_ratio: Estimate | Absent
+    mostly_cached: Estimate | Absent
+    full: Estimate | Absent
+    cold: Estimate | Absent
+    gap: float | Absent
+
+    @classmethod
+    def absent(cls, why: Absent) -> "RequestLevel":
+        """Return all of them absent."""
+        return cls(hit_ratio=why, mostly_cached=why, full=why, cold=why, gap=why)
+
+
+class RequestWatch:
+    """The request level of one engine, poll by poll."""
+
+    def __init__(self) -> None:
+        self._estimator: RequestEstimator | None = None
+        self._setting: tuple[int | None, int] | None = None
+
+    def observe(self, grown: Mapping[str, float], reading: Reading) -> tuple[dict[str, float], NDArray[np.float64]]:
+        """Take one interval; return what it adds to the exporter's own counters, and the ledger."""
+        setting = (reading.config.effective_block, grain_of(reading.config, reading.counters))
+        if self._estimator is None or setting != self._setting:
+            # A restarted engine may have another block size; what was summed up stays.
+            self._estimator = RequestEstimator(block_tokens=setting[0], grain=setting[1], earlier=self._estimator)
+            self._setting = setting
+        pool = pool_of(grown)
+        added = {} if pool is None else _amounts(self._estimator.observe(pool))
+        return added, self._estimator.totals
+
+    def level(self, window: Window, *, settle: bool = False) -> RequestLevel:
+        """Return the figures of a window. `settle`: spend time on tight bounds, for a report."""
+        if self._estimator is None or window.ledger is None:
+            return RequestLevel.absent(Absent("no request was observed yet"))
+        if settle:
+            self._estimator.settle()
+        start, end = window.ledger
+        figures = self._estimator.figures(start if len(start) else np.zeros(WIDTH), end)
+        return _widened(_level(figures), figures.requests, window.increases.get(LOST, 0.0))
+
+
+def level_since_start(reading: Reading) -> RequestLevel:
+    """Return the figures of all requests since the engine's start, pooled in one: wide bounds."""
+    pool = pool_of(reading.counters)
+    if pool is None:
+        return RequestLevel.absent(Absent("no count of requests on this page"))
+    grain = grain_of(reading.config, reading.counters)
+    estimator = RequestEstimator(block_tokens=reading.config.effective_block, grain=grain)
+    estimator.observe(pool)
+    estimator.settle()
+    return _level(estimator.figures())
+
+
+def hit_ratio_ceiling(window: Window, config: CacheConfig) -> Estimate | Absent:
+    """Return the most that the prompt lengths of the window allow: cacheable / prompt tokens."""
+    block, prompts = config.effective_block, histogram_of(window.increases, "request_prompt_tokens")
+    if prompts is None or not prompts.edges:
+        return _NO_HISTOGRAM
+    if block is None:
+        return _NO_BLOCK
+    observed = window.increases.get("own/cacheable_prompt_tokens")
+    if observed:
+        sums = (window.increases.get(f"own/cacheable_tokens/{bound}", 0.0) for bound in BOUNDS)
+        estimate, lower, upper = (value / observed for value in sums)
+        return Estimate(estimate=estimate, lower=lower, upper=upper)
+    if not prompts.total > 0:
+        return Absent("no request finished")
+    share = cacheable_tokens(prompts.counts, prompts.edges, prompts.total, block_tokens=block)
+    if share is None:
+        return Absent("the prompt histogram contradicts itself")
+    share = share / prompts.total
+    return Estimate(estimate=share.estimate, lower=share.lower, upper=share.upper)
+
+
+def lost_requests(recent: Window | None, gap: float) -> float:
+    """Return how many requests may have finished unread before a restart, `gap` seconds after the last reading.
+
+    As many as arrive at the rate of the `recent` window, and three standard deviations more.
+    """
+    if recent is None or recent.seconds <= 0:
+        return 0.0
+    expected = recent.increases.get("own/requests", 0.0) / recent.seconds * max(0.0, gap)
+    return math.ceil(expected + 3 * math.sqrt(expected))
+
+
+def _widened(level: RequestLevel, requests: int, lost: float) -> RequestLevel:
+    """Widen the bounds by requests that were never read: each may have had everything or nothing cached."""
+    if lost <= 0 or requests <= 0:
+        return level
+
+    def wider(figure: Estimate | Absent) -> Estimate | Absent:
+        if isinstance(figure, Absent):
+            return figure
+        return Estimate(
+            estimate=figure.estimate,
+            lower=figure.lower * requests / (requests + lost),
+            upper=(figure.upper * requests + lost) / (requests + lost),
+            method="pooled" if figure.method == "exact" else figure.method,
+        )
+
+    return RequestLevel(
+        hit_ratio=wider(level.hit_ratio),
+        mostly_cached=wider(level.mostly_cached),
+        full=wider(level.full),
+        cold=wider(level.cold),
+        gap=level.gap,
+    )
+
+
+def _amounts(increment: Increment) -> dict[str, float]:
+    amounts: dict[str, float] = {
+        "own/requests": float(increment.requests),
+        "own/prompt_tokens": increment.prompt_tokens,
+        "own/cached_tokens": increment.cached_tokens,
+    }
+    bounded: dict[str, Bounded | None] = {
+        "own/request_hit_ratio_sum": increment.hit_ratio,
+        "own/mostly_cached_requests": increment.mostly_cached,
+        "own/full_requests": increment.fully_cached,
+        "own/cold_requests": increment.cold,
+        "own/cacheable_tokens": increment.cacheable_tokens,
+    }
+    if increment.cacheable_tokens is not None:
+        amounts["own/cacheable_prompt_tokens"] = increment.prompt_tokens
+    for name, value in bounded.items():
+        if value is not None:
+            amounts |= {f"{name}/{bound}": getattr(value, bound) for bound in BOUNDS}
+    return amounts
+
+
+def _level(figures: RequestFigures) -> RequestLevel:
+    def taken(name: str, figure: Figure | None) -> Estimate | Absent:
+        if figure is None:
+            return Absent(figures.reasons[name])
+        return Estimate(
+            estimate=figure.estimate, lower=figure.lower, upper=figure.upper, method=figure.method.value
+        )
+
+    gap = taken("gap", figures.gap)
+    return RequestLevel(
+        hit_ratio=taken("hit_ratio", figures.hit_ratio),
+        mostly_cached=taken("mostly_cached", figures.mostly_cached),
+        full=taken("fully_cached", figures.fully_cached),
+        cold=taken("cold", figures.cold),
+        gap=gap if isinstance(gap, Absent) else gap.estimate,
+    )

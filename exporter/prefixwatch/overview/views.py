@@ -1,0 +1,187 @@
+"""What the page shows: the status of each target, made ready to be drawn. No clock, no I/O."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from prefixwatch.config import Duration
+from prefixwatch.poller import TargetStatus
+from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+
+_NETWORK = frozenset({"connection", "dns", "timeout"})
+_MIN_SEEN = 1 / 3
+"""A trend is drawn over the longest window of which at least so much was seen."""
+
+_TREND_STEPS, _MIN_STEPS = 40, 8
+_ALL_STEPS = 4000
+"""So many steps are made for a whole page at most: they are made between polls, which wait meanwhile."""
+
+EngineKey = tuple[str, str]
+"""Model name and engine."""
+
+Trends = Mapping[EngineKey, Sequence[float | None]]
+
+
+class State(StrEnum):
+    """How a target stands, worst first."""
+
+    ERROR = "error"
+    STALE = "stale"
+    LATE = "late"
+    LOADING = "loading"
+    WAITING = "not polled yet"
+    UP = "up"
+
+
+class Diagnosis(Protocol):
+    """Why the ratio is what it is, and what to do."""
+
+    @property
+    def cause(self) -> str: ...  # noqa: D102
+    @property
+    def confidence(self) -> str: ...  # noqa: D102
+    @property
+    def evidence(self) -> Sequence[str]: ...  # noqa: D102
+    @property
+    def next_steps(self) -> Sequence[str]: ...  # noqa: D102
+
+
+_NO_DIAGNOSES: Mapping[EngineKey, Diagnosis] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineView:
+    """One engine: its figures over the page's window as far as it was seen, and over each window that was.
+
+    `trend`: the token hit ratio in steps, oldest first, None where nothing is known.
+    """
+
+    figures: EngineFigures
+    by_window: Mapping[str, EngineFigures] = field(default_factory=dict)
+    trend: Sequence[float | None] = ()
+    diagnosis: Diagnosis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetView:
+    """One target. `advice`: what to do where it is not up. `last_success` in unix seconds, None: never."""
+
+    snapshot: TargetSnapshot
+    state: State
+    advice: str | None = None
+    last_success: float | None = None
+    engines: tuple[EngineView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which targets and engines to show; None is all."""
+
+    target: str | None = None
+    model: str | None = None
+    only_troubled: bool = False
+
+    def admits(self, target: TargetView, engine: EngineView | None) -> bool:
+        """Say whether an engine, or a target without one, is to be shown."""
+        return (
+            self.target in (None, target.snapshot.target)
+            and (self.model is None or (engine is not None and engine.figures.model_name == self.model))
+            and not (self.only_troubled and target.state is State.UP)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All that the page shows. `time` in unix seconds; `window` is the one of the main figures."""
+
+    targets: Sequence[TargetView]
+    time: float
+    window: Duration
+    trend_span: Duration
+    refresh: Duration
+    choice: Choice = Choice()
+    is_discovered: bool = True
+    is_targets_file_good: bool | None = None
+
+
+def view(
+    status: TargetStatus,
+    *,
+    window: float,
+    windows: Collection[Duration],
+    trends: Trends,
+    diagnoses: Mapping[EngineKey, Diagnosis] = _NO_DIAGNOSES,
+    is_brief: bool = False,
+) -> TargetView:
+    """Return what a status says to a person. `is_brief` leaves out the figures window by window."""
+    snapshot = status.snapshot(window)
+    states = {(one.reading.model_name, one.reading.engine): one for one in status.state.engines}
+    engines = []
+    for figures in snapshot.engines:
+        key = (figures.model_name, figures.engine)
+        spans = () if is_brief else windows
+        by_window = {str(span): states[key].figures(span, require_coverage=True) for span in spans}
+        engines.append(
+            EngineView(figures=figures, by_window=by_window, trend=trends.get(key, ()), diagnosis=diagnoses.get(key))
+        )
+    state = _state(status, has_engines=bool(engines))
+    return TargetView(
+        snapshot=snapshot,
+        state=state,
+        advice=_advice(state, status),
+        last_success=status.last_success,
+        engines=tuple(engines),
+    )
+
+
+def trend_span(statuses: Collection[TargetStatus], windows: Sequence[Duration]) -> Duration:
+    """Return the longest window of which enough was seen of some engine, else the shortest."""
+    seen = [
+        span
+        for span in windows
+        for status in statuses
+        for engine in status.state.engines
+        if (window := engine.windows.get(span)) is not None and window.coverage >= _MIN_SEEN
+    ]
+    return max(seen, default=min(windows))
+
+
+def trend_steps(span: float, *, poll_interval: float, engines: int) -> int:
+    """Return in how many steps to draw the trend: each holds a poll, and many engines get fewer."""
+    by_polls = int(span / (1.25 * poll_interval))
+    by_work = max(_MIN_STEPS, _ALL_STEPS // max(1, engines))
+    return max(2, min(_TREND_STEPS, by_polls, by_work))
+
+
+def _state(status: TargetStatus, *, has_engines: bool) -> State:
+    if status.is_loading:
+        return State.LOADING
+    if status.is_up:
+        return State.UP if has_engines else State.ERROR
+    if has_engines:
+        return State.LATE
+    if status.last_success is None:
+        return State.ERROR if status.errors else State.WAITING
+    return State.STALE if status.is_stale else State.ERROR
+
+
+def _advice(state: State, status: TargetStatus) -> str | None:
+    match state:
+        case State.LOADING:
+            return (
+                "An engine answers once its model is loaded: wait. If that takes longer than it should, read the"
+                " engine's log, and see whether this is its address."
+            )
+        case State.LATE:
+            return "The figures are those of its last answer. They end if it stays away."
+        case State.STALE:
+            doubt = "Does the engine still run? " if status.errors.keys() <= _NETWORK else ""
+            return f"{doubt}Its figures are no longer true and are left out. It is polled on."
+        case State.ERROR if status.is_up:
+            return "Is this the /metrics of a vLLM engine?"
+        case State.ERROR if status.last_success is None and status.errors.keys() <= _NETWORK:
+            return "Does it run, is this its address, and may this host reach it (firewall, NetworkPolicy)?"
+        case _:
+            return None
