@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from prefixwatch import __version__, config, log, report, serving, snapshot
+from prefixwatch.comparison import compared
 from prefixwatch.config import ConfigError, Duration
 from prefixwatch.demo.command import TOUR_SECONDS, demonstrate
 from prefixwatch.demo.errors import DemoError
@@ -55,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", parents=[json_flag], help="poll one vLLM, print its figures, exit")
     check.add_argument("url", metavar="URL", help='like "http://localhost:8000/metrics"')
-    check.add_argument("--for", dest="seconds", type=_duration, default=Duration(30), metavar="D", help="how long (30s)")
+    check.add_argument(
+        "--for", dest="seconds", type=_duration, default=Duration(30), metavar="D", help="how long (30s)"
+    )
     check.add_argument("--interval", type=_duration, default=Duration(1), metavar="D", help="between polls (1s)")
     check.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
     _add_access(check)
@@ -71,6 +75,16 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("--at", type=_moment, metavar="T", help="as of T: unix seconds, or like 45s from the start")
     again.set_defaults(run=_replay)
 
+    compare = commands.add_parser(
+        "compare", parents=[json_flag], help="before and after: two traces, or one cut in two"
+    )
+    compare.add_argument("before", metavar="TRACE", type=Path)
+    compare.add_argument("after", metavar="TRACE", type=Path, nargs="?")
+    compare.add_argument(
+        "--at", type=_moment, metavar="T", help="cut one trace here: unix seconds, or like 45s from the start"
+    )
+    compare.set_defaults(run=_compare)
+
     record = commands.add_parser("record", help="write a trace of one vLLM's pages, to replay later")
     record.add_argument("url", metavar="URL")
     record.add_argument("file", metavar="FILE", type=Path, help="gzipped where it ends in .gz")
@@ -80,12 +94,18 @@ def _parser() -> argparse.ArgumentParser:
     record.set_defaults(run=_record)
 
     demo = commands.add_parser("demo", help="a stand-in engine, traffic with a known cause, and the exporter")
-    demo.add_argument("scenario", metavar="SCENARIO", nargs="?", help=f"one of {', '.join(SCENARIOS)}; a tour of all without")
+    demo.add_argument(
+        "scenario", metavar="SCENARIO", nargs="?", help=f"one of {', '.join(SCENARIOS)}; a tour of all without"
+    )
     demo.add_argument("--listen", default="127.0.0.1:9840", metavar="[HOST]:PORT", help="the exporter (127.0.0.1:9840)")
-    demo.add_argument("--engine-port", type=int, default=0, metavar="N", help="of the engine, on 127.0.0.1 (any free one)")
+    demo.add_argument(
+        "--engine-port", type=int, default=0, metavar="N", help="of the engine, on 127.0.0.1 (any free one)"
+    )
     demo.add_argument("--release", default=LATEST, choices=RELEASES, help="the vLLM release whose page it shows")
     demo.add_argument("--seed", type=int, default=1, metavar="N", help="of the traffic")
-    demo.add_argument("--tour", type=_duration, default=Duration(TOUR_SECONDS), metavar="D", help="a stop of the tour (1m)")
+    demo.add_argument(
+        "--tour", type=_duration, default=Duration(TOUR_SECONDS), metavar="D", help="a stop of the tour (1m)"
+    )
     demo.set_defaults(run=_demo)
 
     effective = commands.add_parser("config", help="print the effective configuration, secrets hidden")
@@ -120,8 +140,6 @@ def _settings(parsed: argparse.Namespace) -> config.Config:
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(parsed, name)) is not None}
     if parsed.urls:
         flags["targets"] = [{"url": url} for url in parsed.urls]
-    if "windows" in flags:
-        flags.setdefault("diagnosis_window", flags["windows"][min(1, len(flags["windows"]) - 1)])
     file = parsed.config or os.environ.get(f"{config.PREFIX}CONFIG")
     return config.load(Path(file) if file else None, os.environ, flags)
 
@@ -143,6 +161,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _check(parsed: argparse.Namespace) -> int:
     address = _address(parsed)
+    log.set_up(level="error")
     target = asyncio.run(serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window))
     _print([target], as_json=parsed.json)
     return 0 if target.engines else 1
@@ -191,6 +210,26 @@ def _demo(parsed: argparse.Namespace) -> int:
             seed=parsed.seed, tour_seconds=parsed.tour,
         )
     )  # fmt: skip
+
+
+def _compare(parsed: argparse.Namespace) -> int:
+    if (parsed.after is None) == (parsed.at is None):
+        raise ConfigError("compare: give two traces, or one with --at to cut it")
+    before, whole = replay(parsed.before, until=parsed.at), replay(parsed.after or parsed.before)
+    seconds = None
+    if parsed.at is not None:
+        seconds = whole.watch.time - before.watch.time
+        if seconds <= 0:
+            raise ConfigError(f"compare: nothing of {parsed.before} lies after --at")
+    found = compared(before.watch, whole.watch, after_seconds=seconds)
+    if not found:
+        raise ConfigError("compare: no engine is in both")
+    if parsed.json:
+        document = msgspec.json.encode({"engines": [one.to_json() for one in found]})
+        sys.stdout.write(msgspec.json.format(document, indent=2).decode() + "\n")
+    else:
+        report.show_comparison(found, Console(soft_wrap=False, highlight=False))
+    return 0
 
 
 def _config(parsed: argparse.Namespace) -> int:

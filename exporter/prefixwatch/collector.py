@@ -12,8 +12,10 @@ from prometheus_client.registry import Collector
 from prefixwatch import __version__
 from prefixwatch.catalog import BY_NAME, METRICS, Kind
 from prefixwatch.config import Duration
+from prefixwatch.diagnosis import CONFIDENCE, Cause, Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.requestlevel import BOUNDS
+from prefixwatch.figures.residency import Residency
 from prefixwatch.poller import TargetStatus
 from prefixwatch.snapshot import EngineFigures
 from prefixwatch.watch import EngineState
@@ -37,6 +39,7 @@ _OWN = {
     "observed_prompt_tokens_total": "prompt_tokens",
     "observed_cached_tokens_total": "cached_tokens",
     "written_tokens_total": "written_tokens",
+    "prefill_saved_seconds_total": "prefill_saved_seconds",
 }
 _OWN_BOUNDED = {
     "request_hit_ratio_sum_total": "request_hit_ratio_sum",
@@ -55,6 +58,7 @@ _OF_WINDOW: dict[str, Callable[[EngineFigures], float | Estimate | Absent]] = {
     "hit_ratio_ceiling": lambda f: f.hit_ratio_ceiling,
     "output_per_prompt_token": lambda f: f.output_per_prompt_token,
     "prefill_share_ratio": lambda f: f.prefill_share,
+    "prefill_saved_ratio": lambda f: f.prefill_saved_share,
     "turnover_seconds": lambda f: f.turnover_seconds,
     "kv_usage_max_ratio": lambda f: f.kv_usage_max,
 }
@@ -143,6 +147,7 @@ class StatusCollector(Collector):
             _add_own(families, names, engine)
             families.add("engine_restarts_total", names, engine.restarts, created=engine.began)
             self._add_figures(families, names, engine)
+            _add_diagnosis(families, names, engine)
 
     def _add_figures(self, families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
         figures = None
@@ -151,6 +156,7 @@ class StatusCollector(Collector):
             window = engine.windows[span]
             families.add("window_coverage_ratio", labels, window.coverage if window else 0.0)
             figures = engine.figures(span, require_coverage=True)
+            _add_residency(families, labels, figures.residency)
             for name, figure in _OF_WINDOW.items():
                 value = figure(figures)
                 if isinstance(value, Estimate):
@@ -163,6 +169,28 @@ class StatusCollector(Collector):
             families.add("pool_filled", names, figures.pool_filled)
             families.add("prefix_caching_enabled", names, figures.caching_enabled)
             families.add("counters_frozen", names, engine.frozen is not None)
+
+
+def _add_diagnosis(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
+    found = engine.held
+    if not isinstance(found, Diagnosis):
+        return
+    for cause in Cause:
+        families.add("diagnosis", {**names, "cause": cause}, cause is found.cause)
+    families.add("diagnosis_confidence", names, CONFIDENCE[found.confidence])
+
+
+def _add_residency(families: _Families, labels: Mapping[str, str], residency: Residency | Absent) -> None:
+    if isinstance(residency, Absent):
+        return
+    for name, quantiles in (
+        ("block_lifetime_seconds", residency.lifetime_seconds),
+        ("block_idle_before_evict_seconds", residency.idle_seconds),
+        ("block_reuse_gap_seconds", residency.reuse_gap_seconds),
+    ):
+        for quantile, value in quantiles.items():
+            families.add(name, {**labels, "quantile": str(quantile)}, value)
+    families.add("late_reuse_ratio", labels, residency.late_reuse_share)
 
 
 def _add_own(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:

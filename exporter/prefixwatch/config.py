@@ -4,6 +4,7 @@ Every error names the key path and the value: `config: windows[1]: "5 min" is no
 """
 
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,15 +14,33 @@ import msgspec
 import yaml
 
 from prefixwatch.catalog import RESERVED_LABELS
+from prefixwatch.diagnosis import Thresholds
 
 PREFIX = "PREFIXWATCH_"
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_MAX_DURATION = 10 * 365 * 86400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_CREDENTIALS = re.compile(r"""((?:^|(?<=['"\s]))(?:\w+://)?)[^\s'"]*@""")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_PORT = re.compile(r"[0-9]{1,5}")
+_NOT_IN_URLS = re.compile(r'[\s\x00-\x20\x7f<>"{}|\\^`]')
 _MIN_INTERVAL = 0.2
 # What Kubernetes sets in every pod beside a Service that is called prefixwatch.
 _OF_KUBERNETES = re.compile(rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
 _HIDDEN = "<hidden>"
+
+
+# msgspec's words for kinds of values, and ours.
+_KINDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "nothing",
+}
 
 
 class ConfigError(Exception):
@@ -32,18 +51,21 @@ class Duration(float):
     """Seconds, written as "5m" or "1h30m"."""
 
     @classmethod
-    def parse(cls, text: str) -> "Duration":
+    def parse(cls, text: object) -> "Duration":
         """Read a duration. Raises ValueError saying what form it has."""
-        parts = _DURATION.findall(text.replace(" ", "") if isinstance(text, str) else "")
-        if not parts or "".join(number + unit for number, unit in parts) != text:
-            raise ValueError(f'"{text}" is not a duration; use a form like "5m"')
-        return cls(sum(float(number) * _UNITS[unit] for number, unit in parts))
+        parts = _DURATION.findall(text) if isinstance(text, str) else []
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+        if not parts or "".join(number + unit for number, unit in parts) != text or seconds > _MAX_DURATION:
+            raise ValueError(f'"{_line(text)}" is not a duration; use a form like "5m"')
+        return cls(seconds)
 
     def __str__(self) -> str:
-        """Return the shortest form: "90s" stays "1m30s", 300 s are "5m"."""
-        if self < 1 or self != int(self):
-            return f"{float(self) * 1000:g}ms" if self < 1 else f"{float(self):g}s"
-        left, text = int(self), ""
+        """Return the shortest form: 90 s are "1m30s", 300 s are "5m"."""
+        seconds = float(self)
+        if 0 < seconds < 1 or not seconds.is_integer():
+            number, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
+            return f"{number:.6f}".rstrip("0").rstrip(".") + unit
+        left, text = int(seconds), ""
         for unit in ("d", "h", "m", "s"):
             count, left = divmod(left, int(_UNITS[unit]))
             text += f"{count}{unit}" if count else ""
@@ -86,7 +108,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     discovery_interval: Duration = Duration(15)
     windows: tuple[Duration, ...] = (Duration(60), Duration(300), Duration(3600))
     diagnosis_window: Duration = Duration(300)
-    max_page_bytes: Annotated[int, msgspec.Meta(ge=1024)] = 16 * 2**20
+    diagnosis_hold: Duration = Duration(60)
+    thresholds: Thresholds = Thresholds()
+    max_page_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**30)] = 16 * 2**20
     access: Access = Access()
     log_level: str = "info"
     log_format: str = "auto"
@@ -104,7 +128,10 @@ def load(
     """Return the effective configuration. Raises `ConfigError`."""
     settings = _from_file(file) if file else {}
     settings = {**settings, **_from_environment(environment), **flags}
-    config = _converted(settings, Config, "config")
+    config: Config = _converted(settings, Config, "config")
+    if "diagnosis_window" not in settings and config.windows and config.diagnosis_window not in config.windows:
+        middle = sorted(config.windows)[(len(config.windows) - 1) // 2]
+        config = msgspec.structs.replace(config, diagnosis_window=middle)
     _check(config, needs_target=needs_target)
     return config
 
@@ -117,11 +144,14 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
     entries: list[Any] = []
     for entry in content:
         if isinstance(entry, dict) and isinstance(entry.get("targets"), list):
-            labels = {k: v for k, v in (entry.get("labels") or {}).items() if not str(k).startswith("__")}
-            entries += [{"url": address, "labels": labels} for address in entry["targets"]]
+            labels = entry.get("labels") or {}
+            if isinstance(labels, dict):
+                labels = {name: value for name, value in labels.items() if not str(name).startswith("__")}
+            others = {name: value for name, value in entry.items() if name not in ("targets", "labels")}
+            entries += [{"url": address, "labels": labels, **others} for address in entry["targets"]]
         else:
             entries.append(entry)
-    targets = _converted(entries, tuple[TargetConfig, ...], str(file))
+    targets: tuple[TargetConfig, ...] = _converted(entries, tuple[TargetConfig, ...], str(file))
     _check_targets(targets, str(file))
     return targets
 
@@ -134,12 +164,14 @@ def url_of(text: str) -> str:
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
-        port_is_fine = parts.port is None or parts.port > 0
+        is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url)
     except ValueError:
-        port_is_fine = False
+        is_fine = False
         parts = urlsplit("")
-    if not port_is_fine or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f'"{_without_credentials(text)}" is not a URL; use a form like "http://localhost:8000/metrics"')
+    if not is_fine or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            f'"{_without_credentials(text)}" is not a URL; use a form like "http://localhost:8000/metrics"'
+        )
     if parts.username or parts.password:
         raise ValueError(f'"{_without_credentials(text)}": no credentials in a URL; use access.bearer_token_file')
     path = parts.path if parts.path not in ("", "/") else "/metrics"
@@ -155,8 +187,12 @@ def host_and_port(url: str) -> str:
 
 def shown(config: Config) -> str:
     """Return the effective configuration as YAML. Secrets stay in their files; queries of URLs are hidden."""
-    text = yaml.safe_dump(msgspec.to_builtins(config, enc_hook=str), sort_keys=False, allow_unicode=True)
-    return re.sub(r"\?\S+", f"?{_HIDDEN}", text)
+    settings = msgspec.to_builtins(config, enc_hook=str)
+    for target in settings["targets"]:
+        for kind in ("url", "dns"):
+            if target[kind]:
+                target[kind] = re.sub(r"\?.+", f"?{_HIDDEN}", target[kind])
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -178,7 +214,11 @@ def _yaml(file: Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
-        raise ConfigError(f"{file}:{where} not YAML: {getattr(error, 'problem', None) or 'broken'}") from None
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "broken"
+        raise ConfigError(f"{file}:{where} not YAML: {_line(problem)}") from None
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        # PyYAML lets through what building a value raises: !!int "x", 2001-99-99, a thousand brackets.
+        raise ConfigError(f"{file}: not YAML: {_line(error)}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -191,7 +231,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         key = name.removeprefix(PREFIX).lower()
         if key not in fields or key == "access":
             known = ", ".join(sorted(f"{PREFIX}{field.upper()}" for field in fields if field != "access"))
-            raise ConfigError(f"config: {name}: there is no such setting; there are {known}")
+            raise ConfigError(f"config: {_line(name)}: there is no such setting; there are {known}")
         if key == "targets":
             settings[key] = [{"url": url.strip()} for url in text.split(",") if url.strip()]
         elif key == "windows":
@@ -199,7 +239,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         elif fields[key].type in (str, str | None, Duration):
             settings[key] = text
         else:
-            settings[key] = int(text) if text.isdigit() else text
+            settings[key] = int(text) if _NUMBER.fullmatch(text) else text
     return settings
 
 
@@ -207,8 +247,10 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
     try:
         return msgspec.convert(value, kind, dec_hook=_decoded)
     except msgspec.ValidationError as error:
-        fault, _, path = str(error).partition(" - at `$")
-        raise ConfigError(f"{where}: {_explained(fault, path.strip('`.'), value)}") from None
+        fault, _, path = str(error).partition(" - at `")
+        raise ConfigError(f"{where}: {_explained(fault, path, value)}") from None
+    except (OverflowError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{where}: {_line(error)}") from None
 
 
 def _decoded(kind: type, value: Any) -> Any:
@@ -218,24 +260,35 @@ def _decoded(kind: type, value: Any) -> Any:
 
 
 def _explained(fault: str, path: str, value: Any) -> str:
-    """Turn msgspec's words into: key path, what is wrong, the value."""
-    unknown = re.search(r"unknown field `(.*)`", fault)
+    """Turn msgspec's words into: key path, the value, what is wrong."""
+    if path.startswith("key"):
+        return "a name in it is not text: put it in quotes"
+    path = path.removeprefix("$").removesuffix("`").removeprefix(".")
+    unknown = re.search(r"unknown field `(.*)`", fault, re.DOTALL)
     if unknown:
-        return f"{path + '.' if path else ''}{unknown[1]}: there is no such setting"
-    if fault.startswith('"') or "is not a duration" in fault:
+        return f"{path + '.' if path else ''}{_line(unknown[1])}: there is no such setting"
+    if "is not a duration" in fault:
         return f"{path}: {fault}"
     found = value
-    for key in re.findall(r"[^.\[\]]+", path):
-        try:
+    for key in re.findall(r"\.\.\.|[^.\[\]]+", path):
+        if key == "...":  # some value of a mapping of texts
+            name, found = next((item for item in found.items() if not isinstance(item[1], str)), ("", found))
+            path = path.replace("[...]", f".{_line(name)}")
+        else:
             found = found[int(key)] if isinstance(found, list | tuple) else found[key]
-        except (KeyError, IndexError, TypeError, ValueError):
-            return f"{path}: {fault}"
-    fault = fault[0].lower() + fault[1:].replace("`", "")
-    return f'{path}: "{_without_credentials(str(found))}": {fault}'
+    words = re.sub(r"`([^`]*)`", lambda match: " or ".join(_KINDS.get(k, k) for k in match[1].split(" | ")), fault)
+    return f'{path}: "{_without_credentials(found)}": {words[:1].lower() + words[1:]}'
 
 
-def _without_credentials(text: str) -> str:
-    return re.sub(r"//[^/@\s]*@", f"//{_HIDDEN}@", re.sub(r"^[^/@\s]+:[^/@\s]+@", f"{_HIDDEN}@", text))
+def _without_credentials(value: object) -> str:
+    return _CREDENTIALS.sub(rf"\1{_HIDDEN}@", _line(value))
+
+
+def _line(value: object) -> str:
+    """Show a value in an error message: on one line, and not for ever."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else reprlib.repr(value)
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:200])
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _check(config: Config, *, needs_target: bool) -> None:
@@ -247,12 +300,13 @@ def _check(config: Config, *, needs_target: bool) -> None:
             f" or {PREFIX}TARGETS"
         )
     host, _, port = config.listen.rpartition(":")
-    if not (port.isdigit() and int(port) <= 65535) or (":" in host and not host.startswith("[")):
+    if not (_PORT.fullmatch(port) and int(port) <= 65535) or (":" in host and not host.startswith("[")):
         _refuse("listen", config.listen, 'use a form like ":9840" or "127.0.0.1:9840"')
     if config.poll_interval < _MIN_INTERVAL:
         _refuse("poll_interval", config.poll_interval, f"below {_MIN_INTERVAL:g}s a poll costs the engine too much")
-    if not 0 < config.poll_timeout:
-        _refuse("poll_timeout", config.poll_timeout, "must be above 0")
+    for name in ("poll_timeout", "max_backoff", "forget_after", "discovery_interval"):
+        if not getattr(config, name) > 0:
+            _refuse(name, getattr(config, name), "must be above 0")
     if not config.windows:
         _refuse("windows", "[]", 'name at least one, like "5m"')
     for position, window in enumerate(config.windows):
@@ -266,8 +320,7 @@ def _check(config: Config, *, needs_target: bool) -> None:
         _refuse("log_level", config.log_level, "must be debug, info, warning or error")
     if config.log_format not in ("auto", "json", "text"):
         _refuse("log_format", config.log_format, "must be auto, json or text")
-    if bool(config.access.cert_file) != bool(config.access.key_file):
-        _refuse("access", "", "cert_file and key_file go together")
+    _check_access(config.access, "config: access")
 
 
 def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
@@ -277,7 +330,7 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
         if bool(target.url) == bool(target.dns):
             raise ConfigError(f"{where}: {path}: give either url or dns")
         if target.dns and target.name:
-            raise ConfigError(f'{where}: {path}.name: "{target.name}": a dns name stands for many targets')
+            raise ConfigError(f'{where}: {path}.name: "{_line(target.name)}": a dns name stands for many targets')
         kind, written = ("url", target.url) if target.url else ("dns", target.dns or "")
         try:
             name = target.name or host_and_port(url_of(written or ""))
@@ -285,16 +338,21 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
             raise ConfigError(f"{where}: {path}.{kind}: {error}") from None
         if target.url:
             if name in names:
-                raise ConfigError(
-                    f'{where}: {path}: "{name}" is targets[{names[name]}] already; give one of them a name of its own'
-                )
+                fault = f'"{_line(name)}" is targets[{names[name]}] already; give one of them a name of its own'
+                raise ConfigError(f"{where}: {path}: {fault}")
             names[name] = position
+        _check_access(target.access, f"{where}: {path}.access")
         for label in target.labels:
             if not _LABEL.fullmatch(label) or label.startswith("__"):
-                raise ConfigError(f'{where}: {path}.labels: "{label}" is not a label name')
+                raise ConfigError(f'{where}: {path}.labels: "{_line(label)}" is not a label name')
             if label in RESERVED_LABELS:
                 raise ConfigError(f'{where}: {path}.labels: "{label}" is one of the exporter\'s own labels')
 
 
+def _check_access(access: Access, where: str) -> None:
+    if bool(access.cert_file) != bool(access.key_file):
+        raise ConfigError(f"{where}: cert_file and key_file go together")
+
+
 def _refuse(path: str, value: object, why: str) -> None:
-    raise ConfigError(f'config: {path}: "{value}": {why}')
+    raise ConfigError(f'config: {path}: "{_line(value) if isinstance(value, str) else value}": {why}')

@@ -3,15 +3,22 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from prefixwatch.config import Access, Config, ConfigError, TargetConfig, host_and_port, read_targets, url_of
 from prefixwatch.fetch import Address
+from prefixwatch.names import Names
 
 _log = logging.getLogger(__name__)
+
+LOOKUP_SECONDS = 5.0
+"""How long to wait for the addresses behind a name."""
+
+_Stamp = tuple[int, int, int]
+_NO_SUCH_NAME = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +33,16 @@ class Target:
 class Discovery:
     """Find the targets of a configuration, again and again.
 
-    What cannot be found anew (DNS is gone, the file is half written) stays as it was.
+    What cannot be found anew (the name server is gone, the file is half written) stays as it was. A
+    name server that says that there is no such name has answered: a Service without any pod.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, names: Names) -> None:
         self._config = config
+        self._names = names
         self._resolved: dict[str, list[Target]] = {}
         self._from_file: tuple[TargetConfig, ...] = ()
-        self._file_stamp: tuple[int, int] | None = None
+        self._file_stamp: _Stamp | None = None
         self._faults: set[str] = set()
         self.is_file_good: bool | None = None if config.targets_file is None else False
         self.is_done = False
@@ -41,40 +50,70 @@ class Discovery:
     async def targets(self) -> dict[str, Target]:
         """Return all targets by name. Where two have one name the first counts."""
         if self._config.targets_file:
-            self._reread(Path(self._config.targets_file))
-        found: dict[str, Target] = {}
-        for one in (*self._config.targets, *self._from_file):
-            for target in await self._expanded(one):
-                found.setdefault(target.name, target)
+            await self._reread(Path(self._config.targets_file))
+        configured = (*self._config.targets, *self._from_file)
+        expanded = await asyncio.gather(*(self._expanded(one) for one in configured))
         self.is_done = True
+        return self._by_name([target for targets in expanded for target in targets])
+
+    def _by_name(self, targets: Sequence[Target]) -> dict[str, Target]:
+        found: dict[str, Target] = {}
+        for target in targets:
+            found.setdefault(target.name, target)
+        clashing = {t.name for t in targets if t.address.url != found[t.name].address.url}
+        for name in found:
+            if name in clashing:
+                self._is_ill(name, "several targets have this name: the first counts; give them names of their own")
+            else:
+                self._is_well(name)
         return found
 
-    async def _expanded(self, one: TargetConfig) -> Iterable[Target]:
+    async def _expanded(self, one: TargetConfig) -> list[Target]:
         access = one.access if one.access != Access() else self._config.access
         if one.url:
             url = url_of(one.url)
             address = Address(url=url, access=access)
             return [Target(name=one.name or host_and_port(url), address=address, labels=one.labels)]
-        url = url_of(one.dns or "")
+        url, key = url_of(one.dns or ""), repr(one)
+        source = f"dns {host_and_port(url)}"
         try:
-            self._resolved[_key(one)] = await _resolved(url, one, access)
-            self._is_well(url)
-        except OSError as error:
-            self._is_ill(url, f"the name does not resolve ({error.strerror or error}); the addresses known stay")
-        return self._resolved.get(_key(one), [])
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                self._resolved[key] = await self._looked_up(url, one, access)
+        except TimeoutError:
+            self._is_ill(source, f"no answer within {LOOKUP_SECONDS:g} s; the addresses known stay")
+        except (OSError, ValueError) as error:
+            if isinstance(error, socket.gaierror) and error.errno in _NO_SUCH_NAME:
+                self._resolved[key] = []
+                self._is_ill(source, "there is no such name, or no address behind it")
+            else:
+                words = error.strerror if isinstance(error, OSError) else None
+                self._is_ill(source, f"the name does not resolve ({words or error}); the addresses known stay")
+        else:
+            self._is_well(source)
+        return self._resolved.get(key, [])
 
-    def _reread(self, file: Path) -> None:
+    async def _looked_up(self, url: str, one: TargetConfig, access: Access) -> list[Target]:
+        parts = urlsplit(url)
+        host, _, port = host_and_port(url).rpartition(":")
+        answers = await self._names.addresses(parts.hostname or "", int(port))
+        # A pod with an IPv4 and an IPv6 address is one engine: one family is enough.
+        family = min(found for found, _ in answers)
+        targets = []
+        for ip in sorted({ip for found, ip in answers if found == family}):
+            place = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+            address = Address(url=parts._replace(netloc=place).geturl(), access=access, server_name=f"{host}:{port}")
+            targets.append(Target(name=place, address=address, labels=one.labels))
+        return targets
+
+    async def _reread(self, file: Path) -> None:
         try:
-            stat = file.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
-            if stamp == self._file_stamp:
-                return
-            self._from_file = read_targets(file)
-            self._file_stamp = stamp
+            changed = await asyncio.to_thread(_read, file, self._file_stamp)
         except (ConfigError, OSError) as error:
-            self.is_file_good = False
+            self.is_file_good, self._file_stamp = False, None
             self._is_ill(str(file), f"{error}; the targets known stay")
         else:
+            if changed:
+                self._from_file, self._file_stamp = changed
             self.is_file_good = True
             self._is_well(str(file))
 
@@ -89,19 +128,8 @@ class Discovery:
             _log.info("discovery works again", extra={"source": what})
 
 
-def _key(one: TargetConfig) -> str:
-    return repr(one)
-
-
-async def _resolved(url: str, one: TargetConfig, access: Access) -> list[Target]:
-    parts = urlsplit(url)
-    host, _, port = host_and_port(url).rpartition(":")
-    answers = await asyncio.get_running_loop().getaddrinfo(parts.hostname, int(port), type=socket.SOCK_STREAM)
-    # A pod with an IPv4 and an IPv6 address is one engine: one family is enough.
-    family = min(answer[0] for answer in answers)
-    targets = []
-    for ip in sorted({str(answer[4][0]) for answer in answers if answer[0] == family}):
-        place = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
-        address = Address(url=parts._replace(netloc=place).geturl(), access=access, server_name=f"{host}:{port}")
-        targets.append(Target(name=place, address=address, labels=one.labels))
-    return targets
+def _read(file: Path, known: _Stamp | None) -> tuple[tuple[TargetConfig, ...], _Stamp] | None:
+    """Return the targets of a file, None where it is the one that is known."""
+    stat = file.stat()
+    stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return None if stamp == known else (read_targets(file), stamp)

@@ -1,13 +1,19 @@
 """Fetch one page over HTTP: bounded in size and time, no redirects, no compression."""
 
+import os
+import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import aiohttp
 import msgspec
 
 from prefixwatch.config import Access
+from prefixwatch.names import Names
 
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 _MAX_VERSION_BYTES = 4096
@@ -48,6 +54,12 @@ class Body:
     is_openmetrics: bool
 
 
+class _Options(TypedDict, total=False):
+    headers: dict[str, str]
+    ssl: ssl.SSLContext | bool
+    server_hostname: str
+
+
 class Fetcher:
     """Fetch pages with one shared session. Files of `Access` are reread when they change."""
 
@@ -72,38 +84,35 @@ class Fetcher:
         return version[:64] if isinstance(version, str) and version.isprintable() else None
 
     async def _get(self, address: Address, url: str, max_bytes: int) -> Body:
-        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
-        access = address.access
         try:
-            if access.bearer_token_file:
-                headers["Authorization"] = f"Bearer {_read(access.bearer_token_file)}"
-            if address.server_name:
-                headers["Host"] = address.server_name
-            async with self._session.get(
-                url, headers=headers, timeout=self._timeout, allow_redirects=False,
-                ssl=self._context(access) or True,
-                server_hostname=address.server_name.rpartition(":")[0] if address.server_name and url.startswith("https") else None,
-            ) as response:  # fmt: skip
+            options = self._options(address, url)
+        except (OSError, ValueError) as error:
+            raise FetchError("access", f"a file of access cannot be used: {_words(error)}") from None
+        try:
+            async with self._session.get(url, timeout=self._timeout, allow_redirects=False, **options) as response:
                 if response.status != 200:
                     raise _of_status(response.status)
+                if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                    raise FetchError("not_metrics", "the answer is compressed although that was not asked for")
                 content = await _bounded(response, max_bytes)
                 return Body(content=content, is_openmetrics="openmetrics" in response.content_type)
-        except FetchError:
-            raise
         except TimeoutError:
             raise FetchError("timeout", f"no whole answer within {self._timeout.total:g} s") from None
-        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
-            raise FetchError("tls", f"TLS: {error}") from None
-        except aiohttp.ClientConnectorDNSError as error:
-            raise FetchError("dns", f"the name does not resolve: {error.strerror or error}") from None
-        except aiohttp.ClientConnectorError as error:
-            raise FetchError("connection", f"no connection: {error.strerror or error}", may_be_loading=True) from None
-        except aiohttp.ClientPayloadError:
-            raise FetchError("cut_off", "the answer broke off in the middle") from None
-        except (aiohttp.ClientError, ConnectionError) as error:
-            raise FetchError("connection", f"the answer is no HTTP, or broke off ({type(error).__name__}: {error})") from None
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise FetchError("access", f"a file of access cannot be used: {error}") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _of_fault(error, is_tls=url.startswith("https:")) from None
+
+    def _options(self, address: Address, url: str) -> _Options:
+        """Return how to ask; files of access are read here."""
+        access = address.access
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
+        options: _Options = {"headers": headers, "ssl": self._context(access) or True}
+        if access.bearer_token_file:
+            headers["Authorization"] = f"Bearer {_token(Path(access.bearer_token_file))}"
+        if address.server_name:
+            headers["Host"] = address.server_name
+            if url.startswith("https:"):
+                options["server_hostname"] = address.server_name.rpartition(":")[0]
+        return options
 
     def _context(self, access: Access) -> ssl.SSLContext | None:
         files = [name for name in (access.ca_file, access.cert_file, access.key_file) if name]
@@ -120,8 +129,51 @@ class Fetcher:
         return context
 
 
-def _read(file: str) -> str:
-    return Path(file).read_text("utf-8").strip()
+def _token(file: Path) -> str:
+    token = file.read_bytes().strip()
+    if not token or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise ValueError(f"{file}: not one token: it must be a line of ASCII without spaces")
+    return token.decode("ascii")
+
+
+def _of_fault(error: Exception, *, is_tls: bool) -> FetchError:
+    """Name what went wrong. The words of aiohttp stay out: they may hold the URL's query, or what was sent."""
+    if isinstance(fault := _root_of(error), ssl.SSLError):
+        return FetchError("tls", f"TLS: {_words(fault)}")
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return FetchError("dns", f"the name does not resolve: {_words(error.os_error)}")
+        case aiohttp.ClientConnectorError():
+            return FetchError("connection", f"no connection: {_words(error.os_error)}", may_be_loading=True)
+        case aiohttp.ClientPayloadError():
+            return FetchError("cut_off", "the answer broke off in the middle")
+        case aiohttp.ClientResponseError():
+            return FetchError("not_http", "the answer is not HTTP")
+        case aiohttp.InvalidURL():
+            return FetchError("connection", "no connection: this cannot be the name of a host")
+        case aiohttp.ClientError() | ConnectionError():
+            hint = ": does the target want a client certificate?" if is_tls else ""
+            return FetchError("connection", f"the connection broke before there was an answer{hint}")
+        case _:
+            return FetchError("connection", f"no connection: {_words(error)}")
+
+
+def _root_of(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "the handshake failed").replace("_", " ").lower()
+    if not isinstance(error, OSError):
+        return str(error)
+    is_numbered = error.errno is not None and not isinstance(error, socket.gaierror)
+    words = os.strerror(error.errno or 0) if is_numbered else error.strerror or type(error).__name__
+    return f"{error.filename}: {words}" if error.filename else words
 
 
 def _of_status(status: int) -> FetchError:
@@ -139,14 +191,17 @@ async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
             response.close()
             raise FetchError("too_large", f"the page is larger than {max_bytes} bytes (max_page_bytes)")
         chunks.append(chunk)
-    if chunks[:1] and chunks[0][:2] == b"\x1f\x8b":
-        raise FetchError("not_metrics", "the answer is compressed although that was not asked for")
     return b"".join(chunks)
 
 
-def session() -> aiohttp.ClientSession:
-    """Return a session for a `Fetcher`: connections kept alive, as many as there are targets."""
-    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=15)
-    return aiohttp.ClientSession(connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar())
-
-
+@asynccontextmanager
+async def session(names: Names | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session for a `Fetcher`: connections are kept, as many as there are targets."""
+    names = names or Names()
+    connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=15, resolver=names)
+    cookies = aiohttp.DummyCookieJar()
+    try:
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, cookie_jar=cookies) as shared:
+            yield shared
+    finally:
+        await names.close()

@@ -9,12 +9,13 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from prefixwatch.config import Config
 from prefixwatch.discovery import Discovery, Target
 from prefixwatch.fetch import Fetcher, FetchError, session
+from prefixwatch.names import Names
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
@@ -30,17 +31,25 @@ FAST_RETRIES = 3
 RELEASE_SECONDS = 600.0
 """How often a target that did not answer /version is asked again."""
 
+JITTER = 0.02
+"""By which share of it an interval is made longer or shorter, so that polls do not fall together."""
+
+MIN_PAUSE = 0.05
+"""How long a target is left alone at least, where polls take longer than the interval."""
+
+Jitter = Callable[[float, float], float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
     """What is known of a target after a poll. Times in unix seconds, None: never.
 
-    `errors`: failed polls by reason. `is_stale`: too many polls were missed, what is known of the
-    engines is no longer true.
+    `is_up` None: not polled yet. `errors`: failed polls by reason. `is_stale`: too many polls were
+    missed, what is known of the engines is no longer true.
     """
 
     state: TargetState
-    is_up: bool
+    is_up: bool | None
     is_loading: bool
     is_stale: bool
     duration: float | None
@@ -51,7 +60,7 @@ class TargetStatus:
     def snapshot(self, seconds: float) -> TargetSnapshot:
         """Return the figures of the last `seconds`; a stale target has no engines."""
         state = replace(self.state, engines=()) if self.is_stale else self.state
-        return state.snapshot(seconds, is_up=self.is_up)
+        return state.snapshot(seconds, is_up=bool(self.is_up))
 
 
 def steady_clock() -> Callable[[], float]:
@@ -60,19 +69,45 @@ def steady_clock() -> Callable[[], float]:
     return lambda: offset + time.monotonic()
 
 
+def watch_of(target: Target, config: Config) -> TargetWatch:
+    """Return a watch that sees a target as the exporter does."""
+    return TargetWatch(
+        target.name,
+        spans=config.windows,
+        labels=target.labels,
+        thresholds=config.thresholds,
+        diagnosed=config.diagnosis_window,
+        hold_seconds=config.diagnosis_hold,
+    )
+
+
 class TargetPoller:
-    """Poll one target; keeps what it knows in `status`."""
+    """Poll one target; `watch` sees its pages, `status` is what is known, in windows of `spans`.
+
+    `clock` gives the time of readings and must not jump; `wall` is the system's time, which others
+    compare `last_success` with.
+    """
 
     def __init__(
-        self, target: Target, config: Config, fetcher: Fetcher, reader: PageReader, clock: Callable[[], float]
+        self,
+        target: Target,
+        config: Config,
+        fetcher: Fetcher,
+        reader: PageReader,
+        *,
+        watch: TargetWatch,
+        spans: Collection[float | None],
+        clock: Callable[[], float],
+        wall: Callable[[], float] = time.time,
+        jitter: Jitter = random.uniform,
     ) -> None:
         self.target = target
         self._config = config
         self._fetcher = fetcher
         self._reader = reader
-        self._clock = clock
+        self._clock, self._wall, self._jitter = clock, wall, jitter
         self._interpreter = Interpreter()
-        self._watch = TargetWatch(target.name, spans=config.windows, labels=target.labels)
+        self._watch, self._spans = watch, spans
         self._errors: Counter[str] = Counter()
         self._missed = 0
         self._last_success: float | None = None
@@ -80,37 +115,31 @@ class TargetPoller:
         self._release_asked = float("-inf")
         self._duration: float | None = None
         self._is_loading = False
-        self._began = clock()
-        self._is_polled = False
-        self.status = self._status()
+        self._began = wall()
+        self.status = self._status(watch.state(spans))
 
     @property
     def is_polled(self) -> bool:
         """Whether a first poll has ended, whatever its result."""
-        return self._is_polled
-
-    @property
-    def missed(self) -> int:
-        """How many polls in a row gave nothing to use."""
-        return self._missed
+        return self._duration is not None
 
     async def poll(self) -> None:
         """Poll once and publish the result. Raises nothing but cancellation."""
         started = self._clock()
+        state = None
         try:
             await self._poll(started)
+            state = self._watch.state(self._spans)
         except (FetchError, Refused) as error:
             self._failed(error.kind, str(error), may_be_loading=getattr(error, "may_be_loading", False))
         except PageError as error:
             self._failed("not_metrics" if isinstance(error, NotAPage) else "broken_page", str(error))
         except Exception:  # noqa: BLE001  a fault of ours must not end the polling of other targets
-            _log.exception("poll failed inside the exporter", extra={"target": self.target.name})
-            self._failed("internal", "a fault of the exporter; see its log")
+            self._failed_inside()
         else:
             self._succeeded()
         self._duration = self._clock() - started
-        self._is_polled = True
-        self.status = self._status()
+        self.status = self._status(state or self._last_state())
 
     async def _poll(self, started: float) -> None:
         body = await self._fetcher.page(self.target.address)
@@ -121,7 +150,6 @@ class TargetPoller:
         if page.is_cut:
             raise FetchError("cut_off", "the page ends in the middle")
         self._watch.add(self._interpreter.interpret(page, time=started, release=self._release))
-        self._last_success = started
 
     def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
         """Return each engine's token hit ratio in steps; to be called where the polls run."""
@@ -132,13 +160,15 @@ class TargetPoller:
         interval = float(self._config.poll_interval)
         slower = max(0, self._missed - FAST_RETRIES)
         if slower:
-            interval = min(interval * BACKOFF**min(slower, 32), max(interval, self._config.max_backoff))
-        return interval * random.uniform(0.98, 1.02)
+            slowest = max(interval, self._config.max_backoff)
+            interval = min(interval * BACKOFF ** min(slower, 32), slowest)
+        return interval * self._jitter(1 - JITTER, 1 + JITTER)
 
     def _succeeded(self) -> None:
         if self._missed:
             _log.info("target is back", extra={"target": self.target.name, "missed_polls": self._missed})
         self._missed, self._is_loading = 0, False
+        self._last_success = self._wall()
 
     def _failed(self, kind: str, message: str, *, may_be_loading: bool = False) -> None:
         self._errors[kind] += 1
@@ -149,10 +179,22 @@ class TargetPoller:
             _log.warning(words, extra={"target": self.target.name, "reason": kind, "error": message})
         self._missed += 1
 
-    def _status(self) -> TargetStatus:
+    def _failed_inside(self) -> None:
+        """Note a fault of ours, with its traceback."""
+        _log.exception("poll failed inside the exporter", extra={"target": self.target.name})
+        self._failed("internal", "a fault of the exporter; see its log")
+
+    def _last_state(self) -> TargetState:
+        """Return what is known after a failed poll: what was known before, unless the failure took it away."""
+        try:
+            return self._watch.state(self._spans)
+        except Exception:  # noqa: BLE001  counted and logged when it made the poll fail
+            return replace(self.status.state, error=self._watch.error)
+
+    def _status(self, state: TargetState) -> TargetStatus:
         return TargetStatus(
-            state=self._watch.state(tuple(self._config.windows)),
-            is_up=self._is_polled and not self._missed,
+            state=state,
+            is_up=not self._missed if self.is_polled else None,
             is_loading=self._is_loading,
             is_stale=self._missed >= self._config.stale_after_polls,
             duration=self._duration,
@@ -165,18 +207,23 @@ class TargetPoller:
 class Poller:
     """Poll all targets of a configuration, as discovery finds them."""
 
-    def __init__(self, config: Config, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, config: Config, *, clock: Callable[[], float] | None = None, jitter: Jitter = random.uniform
+    ) -> None:
         self._config = config
         self._clock = clock or steady_clock()
+        self._jitter = jitter
         self._reader = PageReader(is_wanted)
+        self._names = Names()
         self._pollers: dict[str, TargetPoller] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unseen_since: dict[str, float] = {}
-        self.discovery = Discovery(config)
+        self._is_ready = False
+        self.discovery = Discovery(config, self._names)
 
     @property
     def statuses(self) -> list[TargetStatus]:
-        """What is known of every target now, in order of their names."""
+        """What is known of every target now, in order of their names. Safe in any thread."""
         return [poller.status for _, poller in sorted(self._pollers.items())]
 
     def trends(self, seconds: float, count: int) -> dict[str, dict[tuple[str, str], list[float | None]]]:
@@ -185,18 +232,21 @@ class Poller:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a round of polling has ended, whatever its result."""
-        return self.discovery.is_done and all(poller.is_polled for poller in self._pollers.values())
+        """Whether a round of polling has ended, whatever its result. New targets change nothing in it."""
+        if not self._is_ready:
+            self._is_ready = self.discovery.is_done and all(poller.is_polled for poller in self._pollers.values())
+        return self._is_ready
 
     async def run(self) -> None:
         """Discover and poll until cancelled."""
-        async with session() as shared:
-            fetcher = Fetcher(
-                shared, timeout=self._config.poll_timeout, max_bytes=self._config.max_page_bytes
-            )
+        async with session(self._names) as shared:
+            fetcher = Fetcher(shared, timeout=self._config.poll_timeout, max_bytes=self._config.max_page_bytes)
             try:
                 while True:
-                    self._reconcile(await self.discovery.targets(), fetcher)
+                    try:
+                        self._reconcile(await self.discovery.targets(), fetcher)
+                    except Exception:  # noqa: BLE001  nor end the polling of the targets known
+                        _log.exception("discovery failed inside the exporter")
                     await asyncio.sleep(self._config.discovery_interval)
             finally:
                 tasks = list(self._tasks.values())
@@ -206,18 +256,30 @@ class Poller:
 
     def _reconcile(self, targets: Mapping[str, Target], fetcher: Fetcher) -> None:
         now = self._clock()
+        is_alone = len(targets) == 1
         for name, target in targets.items():
             known = self._pollers.get(name)
             if known is None or known.target != target:
                 self._drop(name)
-                poller = TargetPoller(target, self._config, fetcher, self._reader, self._clock)
-                self._pollers[name] = poller
-                self._tasks[name] = asyncio.create_task(self._keep_polling(poller))
+                poller = self._pollers[name] = self._poller(target, fetcher)
+                self._tasks[name] = asyncio.create_task(self._keep_polling(poller, at_once=is_alone))
             self._unseen_since.pop(name, None)
         for name in self._pollers.keys() - targets.keys():
             since = self._unseen_since.setdefault(name, now)
-            if self._pollers[name].missed and now - since >= self._config.forget_after:
+            if now - since >= self._config.forget_after:
                 self._drop(name)
+
+    def _poller(self, target: Target, fetcher: Fetcher) -> TargetPoller:
+        return TargetPoller(
+            target,
+            self._config,
+            fetcher,
+            self._reader,
+            watch=watch_of(target, self._config),
+            spans=self._config.windows,
+            clock=self._clock,
+            jitter=self._jitter,
+        )
 
     def _drop(self, name: str) -> None:
         self._pollers.pop(name, None)
@@ -226,10 +288,10 @@ class Poller:
         if task:
             task.cancel()
 
-    async def _keep_polling(self, poller: TargetPoller) -> None:
-        if len(self._pollers) > 1:  # spread the targets over the interval
-            await asyncio.sleep(random.uniform(0, self._config.poll_interval))
+    async def _keep_polling(self, poller: TargetPoller, *, at_once: bool) -> None:
+        if not at_once:  # spread the targets over the interval
+            await asyncio.sleep(self._jitter(0, self._config.poll_interval))
         while True:
             started = self._clock()
             await poller.poll()
-            await asyncio.sleep(max(0.05, started + poller.delay() - self._clock()))
+            await asyncio.sleep(max(MIN_PAUSE, started + poller.delay() - self._clock()))

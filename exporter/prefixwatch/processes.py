@@ -6,7 +6,6 @@ started; a page without either is told by its engines, and by counters that keep
 """
 
 from collections import deque
-from collections.abc import Collection
 from enum import Enum
 
 from prefixwatch.page.reading import PageReading
@@ -19,7 +18,11 @@ MAX_FALLS = 3
 
 FALL_POLLS = 20
 
+MAX_SEEN = 256
+"""So many processes are remembered; a Service with more behind it is known for what it is by then."""
+
 _Mark = tuple[float | None, float | None, frozenset[tuple[str, str]]]
+_NOTHING: _Mark = (None, None, frozenset())
 
 
 class Verdict(Enum):
@@ -36,7 +39,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._current: _Mark | None = None
-        self._seen: set[_Mark] = set()
+        self._seen: deque[_Mark] = deque(maxlen=MAX_SEEN)
         self._last_time = 0.0
         self._several_until = float("-inf")
         self._falls: deque[int] = deque(maxlen=MAX_FALLS)
@@ -46,25 +49,29 @@ class Processes:
         """Say who answered. `has_fallen`: a counter of this page is below that of the last."""
         mark = _mark(page)
         current, time_before = self._current, self._last_time
-        self._current, self._last_time = mark, page.time
+        self._last_time = page.time
         self._polls += 1
         if current is None or _is_same(current, mark):
             verdict = Verdict.SAME
             if has_fallen:
-                verdict = self._fallen(is_marked=mark[0] is not None or mark[1] is not None)
-        elif any(_is_same(mark, seen) for seen in self._seen):
+                verdict = self._fallen(is_marked=_states_start(mark))
+        elif any(_is_known_as(mark, seen) for seen in self._seen):
             verdict = Verdict.SEVERAL
         else:
             began = max((part for part in mark[:2] if part is not None), default=None)
             is_new = began is None or began > time_before
             verdict = Verdict.RESTARTED if is_new else Verdict.UNCLEAR
-        self._seen.add(mark)
+        if mark != _NOTHING:  # else a page without engines, which says nothing of who answered
+            if current is None or _states_start(mark) or not _states_start(current):
+                self._current = mark
+            if mark not in self._seen:
+                self._seen.append(mark)
         if verdict is Verdict.SEVERAL:
             self._several_until = page.time + HOLD_SECONDS
         elif page.time < self._several_until:
             return Verdict.SEVERAL
         elif verdict is not Verdict.SAME and self._several_until > float("-inf"):
-            self._seen = {mark}
+            self._seen = deque([mark], maxlen=MAX_SEEN)
         return verdict
 
     def _fallen(self, *, is_marked: bool) -> Verdict:
@@ -75,15 +82,28 @@ class Processes:
 
 def _mark(page: PageReading) -> _Mark:
     created, started = page.epoch
-    engines: Collection[tuple[str, str]] = (
-        () if created is not None or started is not None else ((e.model_name, e.engine) for e in page.engines)
-    )
-    return created, started, frozenset(engines)
+    if created is not None or started is not None:
+        return created, started, frozenset()
+    return None, None, frozenset((engine.model_name, engine.engine) for engine in page.engines)
+
+
+def _states_start(mark: _Mark) -> bool:
+    return mark[0] is not None or mark[1] is not None
 
 
 def _is_same(one: _Mark, other: _Mark) -> bool:
     """Compare what both state. Without any of it: some engine stands on both pages."""
-    both = [(a, b) for a, b in zip(one[:2], other[:2], strict=True) if a is not None and b is not None]
+    both = _stated(one, other)
     if both:
         return all(a == b for a, b in both)
     return not (one[2] and other[2]) or bool(one[2] & other[2])
+
+
+def _is_known_as(mark: _Mark, seen: _Mark) -> bool:
+    """Say whether something that both state shows that they are one process."""
+    both = _stated(mark, seen)
+    return all(a == b for a, b in both) if both else bool(mark[2] & seen[2])
+
+
+def _stated(one: _Mark, other: _Mark) -> list[tuple[float, float]]:
+    return [(a, b) for a, b in zip(one[:2], other[:2], strict=True) if a is not None and b is not None]

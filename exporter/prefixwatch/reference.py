@@ -52,4 +52,4 @@ def _rows(metrics: Iterator[Metric]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    print(rendered(), end="")  # noqa: T201  the file's content is this program's output
+    print(rendered(), end="")

@@ -3,12 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from prefixwatch.diagnosis import diagnose
+from prefixwatch.figures.engine import since_start, window_figures
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import PageError, PageReader
+from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 from prefixwatch.trace import TraceError, scrapes
-from prefixwatch.watch import Refused, TargetWatch, engine_figures, since_start
+from prefixwatch.watch import Refused, TargetWatch
+
+_UNIX_SECONDS = 1e8
+"""From here on a moment is unix seconds (1973), below it seconds from the start of a trace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +29,13 @@ class Replayed:
 
 def read_page(content: bytes, name: str) -> TargetSnapshot:
     """Read one page, since its engine's start. Raises `PageError`."""
+    if content.startswith(b"# SCRAPE "):
+        raise NotAPage("this is a recorded trace: use `prefixwatch replay`", 1)
     page = Interpreter().interpret(PageReader(is_wanted).read(content), time=0.0)
-    engines: list[EngineFigures] = [
-        engine_figures(reading, since_start(reading), era=page.era) for reading in page.engines
-    ]
+    engines = []
+    for reading in page.engines:
+        figures = window_figures(reading, since_start(reading), era=page.era)
+        engines.append(EngineFigures.of(figures, diagnose(figures)))
     return TargetSnapshot(
         target=name,
         is_up=True,
@@ -50,7 +58,7 @@ def replay(path: Path, *, until: float | None = None) -> Replayed:
     used, faults, start, is_up = 0, [], None, False
     for scrape in scrapes(path):
         start = scrape.time if start is None else start
-        if until is not None and scrape.time > (until if until >= start else start + until):
+        if until is not None and scrape.time > (until if until >= min(start, _UNIX_SECONDS) else start + until):
             break
         is_up = False
         if scrape.body is None:
@@ -69,6 +77,8 @@ def replay(path: Path, *, until: float | None = None) -> Replayed:
             watch.fail(str(error))
         else:
             used, is_up = used + 1, True
+    if start is not None and until is not None and _UNIX_SECONDS <= until < start:
+        raise TraceError(f"{path}: line 1: the trace begins at {start:.3f}, after the moment asked for")
     if not used:
         raise TraceError(f"{path}: {faults[0] if faults else 'line 1: no scrape of this trace gave a page'}")
     return Replayed(watch=watch, used=used, unused=len(faults), first_fault=faults[0] if faults else None, is_up=is_up)

@@ -1,13 +1,18 @@
 """Figures for a person at a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from prefixwatch.comparison import Comparison
+from prefixwatch.diagnosis import Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.figures.wording import duration, percent, span
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+
+_DIALECTS = {"vllm": "vLLM", "ray": "vLLM on Ray Serve", "kserve": "vLLM on KServe"}
 
 Row = tuple[str, str, str]
 
@@ -21,13 +26,53 @@ def show(targets: list[TargetSnapshot], console: Console) -> None:
             console.print(Text(_headline(target, engine), style="bold"))
             console.print()
             console.print(_table(list(_rows(engine))))
+            _show_diagnosis(engine, console)
             _show_absent(engine, console)
         for caveat in target.caveats:
             console.print(Text(f"  note: {caveat.partition(': ')[2]}", style="dim"))
 
 
+def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print two windows side by side, what changed first."""
+    for one in comparisons:
+        console.print(Text(f"{one.model_name or 'a model without a name'}, engine {one.engine}", style="bold"))
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in ("  figure", "before", "after", ""):
+            table.add_column(name, justify="left" if name in ("  figure", "") else "right")
+        for name, difference in sorted(one.differences.items(), key=lambda item: not item[1].is_change):
+            if isinstance(difference.before, Absent) and isinstance(difference.after, Absent):
+                continue
+            word = "changed" if difference.is_change else ""
+            sides = [_number(name, side) for side in (difference.before, difference.after)]
+            table.add_row(f"  {name.replace('_', ' ')}", *sides, word, style="bold" if difference.is_change else "")
+        console.print(table)
+        causes = [_cause(side.diagnosis) for side in (one.before, one.after)]
+        console.print()
+        console.print(Text(f"  {_verdict(one)}", style="bold"), soft_wrap=True)
+        same = causes[0] == causes[1]
+        console.print(Text(f"  diagnosis: {causes[1]}{', as before' if same else f', before it: {causes[0]}'}"))
+        console.print()
+
+
+def _verdict(one: Comparison) -> str:
+    changes = one.changes
+    if not changes:
+        return "nothing changed by more than the traffic's own variation"
+    return f"changed: {', '.join(name.replace('_', ' ') for name in changes)}"
+
+
+def _cause(found: Diagnosis | Absent) -> str:
+    return "none" if isinstance(found, Absent) else str(found.cause)
+
+
+def _number(name: str, value: float | Absent) -> str:
+    if isinstance(value, Absent):
+        return "-"
+    return percent(value) if "ratio" in name or name in ("prefill_share", "kv_usage_max") else f"{value:,.4g}"
+
+
 def _headline(target: TargetSnapshot, engine: EngineFigures) -> str:
-    release = f"vLLM {target.release}" if target.release else target.dialect
+    release = f"vLLM {target.release}" if target.release else _DIALECTS.get(target.dialect or "", target.dialect)
     name = engine.model_name or "a model without a name"
     window, requests = engine.window_seconds, engine.requests
     covered = "since the engine's start" if isinstance(window, Absent) else f"{window:.0f} s"
@@ -54,11 +99,15 @@ def _rows(engine: EngineFigures) -> Iterator[Row]:
     if not isinstance(engine.pool_tokens, Absent):
         yield ("pool", f"{engine.pool_tokens:,.0f}", f"tokens{_on_turnover(engine)}")
     if not isinstance(engine.kv_usage_max, Absent):
-        yield ("usage at most", percent(engine.kv_usage_max), "of blocks held by running requests; cached blocks do not count")
+        yield (
+            "usage at most",
+            percent(engine.kv_usage_max),
+            "of blocks held by running requests; cached blocks do not count",
+        )
     if not isinstance(engine.preemptions, Absent) and engine.preemptions:
         yield ("preemptions", f"{engine.preemptions:,.0f}", "requests lost their blocks and started over")
     if not isinstance(engine.prefill_share, Absent):
-        yield ("prefill", percent(engine.prefill_share), "of the requests' inference time")
+        yield ("prefill", percent(engine.prefill_share), f"of the requests' inference time{_on_saving(engine)}")
     if not isinstance(engine.output_per_prompt_token, Absent):
         yield ("output", f"{engine.output_per_prompt_token:.3g}", "generated tokens per prompt token")
 
@@ -89,12 +138,34 @@ def _on_token_ratio(engine: EngineFigures) -> str:
     return f"of looked-up prompt tokens were in the cache{allowed}"
 
 
+def _on_saving(engine: EngineFigures) -> str:
+    saved, share = engine.prefill_seconds_saved, engine.prefill_saved_share
+    if isinstance(saved, Absent):
+        return ""
+    of_all = "" if isinstance(share, Absent) else f", {percent(share)} of what it would be without"
+    return f"; caching saved {duration(saved.estimate)} of it (± {duration(saved.standard_error)}){of_all}"
+
+
 def _on_turnover(engine: EngineFigures) -> str:
     filled = {True: "; filled", False: "; not filled yet since the start"}
     state = "" if isinstance(engine.pool_filled, Absent) else filled[engine.pool_filled]
     if isinstance(engine.turnover_seconds, Absent):
         return state
     return f", written over every {duration(engine.turnover_seconds)}{state}"
+
+
+def _show_diagnosis(engine: EngineFigures, console: Console) -> None:
+    found = engine.diagnosis
+    if isinstance(found, Absent):
+        return
+    console.print()
+    console.print(Text(f"  why: {found.cause} ({found.confidence} confidence)", style="bold"))
+    for sentence in found.evidence:
+        console.print(Text(f"    - {sentence}"), soft_wrap=True)
+    if found.next_steps:
+        console.print(Text("  what to do", style="bold"))
+    for step in found.next_steps:
+        console.print(Text(f"    - {step}"), soft_wrap=True)
 
 
 def _show_absent(engine: EngineFigures, console: Console) -> None:
@@ -107,22 +178,3 @@ def _show_absent(engine: EngineFigures, console: Console) -> None:
     for reason, names in reasons.items():
         console.print(Text(f"  absent: {', '.join(names)}: {reason}", style="dim"), soft_wrap=True)
     console.print()
-
-
-def percent(value: float | Absent) -> str:
-    """Return 0.768 as "76.8 %", an absent one as a dash."""
-    return "-" if isinstance(value, Absent) else f"{value * 100:.1f} %"
-
-
-def span(estimate: Estimate) -> str:
-    """Return the bounds of a share as "55 to 60 %"."""
-    if estimate.method == "exact":
-        return "exact"
-    return f"{estimate.lower * 100:.0f} to {estimate.upper * 100:.0f} %"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as a person would say them."""
-    if seconds < 120:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,34 +1,45 @@
 """The commands that take time: serve, check, record. Signals, sockets and progress."""
 
 import asyncio
+import itertools
+import logging
+import math
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from aiohttp import web
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from prefixwatch.config import Config, ConfigError, host_and_port
-from prefixwatch.fetch import Address, Body, Fetcher, FetchError, session
+from prefixwatch.discovery import Target
+from prefixwatch.fetch import Address, Fetcher, FetchError, session
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import PageError, PageReader
-from prefixwatch.page.interpreter import Interpreter
-from prefixwatch.poller import Poller, steady_clock
+from prefixwatch.page.exposition import PageReader
+from prefixwatch.poller import Poller, TargetPoller, steady_clock
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.trace import Recorder
-from prefixwatch.watch import Refused, TargetWatch
+from prefixwatch.watch import TargetWatch
 from prefixwatch.web import application
 
 _TIMEOUT = 5.0
 _MAX_BYTES = 16 * 2**20
 _DRAIN_SECONDS = 3.0
+_TOLERANCE = 0.001
+
+_log = logging.getLogger(__name__)
 
 
 async def serve(config: Config, *, started: Callable[[str], None] | None = None) -> int:
-    """Poll and serve until SIGINT or SIGTERM. Raises `ConfigError` where it cannot listen."""
+    """Poll and serve until SIGINT or SIGTERM. Raises `ConfigError` where it cannot listen.
+
+    `started` is told the address that it listens on.
+    """
     stop = stopping()
     runner = web.AppRunner(
         application(config, Poller(config)), access_log=None, handle_signals=False, shutdown_timeout=_DRAIN_SECONDS
@@ -39,12 +50,14 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            raise ConfigError(
-                f"cannot listen on {config.listen}: {error.strerror or error}; free it or give another --listen"
-            ) from None
+            words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConfigError(f"cannot listen on {config.listen}: {words}; free it or give another --listen") from None
+        address = f"{config.listen.rpartition(':')[0]}:{runner.addresses[0][1]}"
+        _log.info("serving", extra={"listen": address})
         if started:
-            started(config.listen)
+            started(address)
         await stop.wait()
+        _log.info("stopping")
     finally:
         await runner.cleanup()
     return 0
@@ -52,75 +65,83 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
 
 async def check(address: Address, *, seconds: float, interval: float, window: float | None) -> TargetSnapshot:
     """Poll one target for a while, or until Ctrl-C, and return its figures."""
-    watch = TargetWatch(host_and_port(address.url))
-    reader, interpreter = PageReader(is_wanted), Interpreter()
-    is_up, release = False, None
-    with _progress() as say:
-        async for at, body, fetcher in _pages(address, seconds=seconds, interval=interval, say=say):
-            if isinstance(body, FetchError):
-                watch.fail(str(body))
-                is_up = False
-                continue
-            if release is None:
-                release = await fetcher.release(address)
-            try:
-                page = reader.read(body.content, is_openmetrics=body.is_openmetrics)
-                if page.is_cut:
-                    raise PageError("the page ends in the middle")
-                watch.add(interpreter.interpret(page, time=at, release=release))
-                is_up = True
-            except (PageError, Refused) as error:
-                watch.fail(str(error))
-                is_up = False
-    return watch.state((window,)).snapshot(window, is_up=is_up)
+    target = Target(name=host_and_port(address.url), address=address, labels={})
+    clock = steady_clock()
+    async with session() as shared:
+        poller = TargetPoller(
+            target,
+            Config(),
+            Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES),
+            PageReader(is_wanted),
+            watch=TargetWatch(target.name),
+            spans=(window,),
+            clock=clock,
+        )
+        with _progress(target.name, seconds) as show:
+
+            async def poll(since: float) -> None:
+                await poller.poll()
+                show(since, sum(poller.status.errors.values()), poller.status.state.error)
+
+            await _repeat(poll, seconds=seconds, interval=interval, clock=clock)
+    return poller.status.state.snapshot(window, is_up=bool(poller.status.is_up))
 
 
 async def record(address: Address, file: Path, *, seconds: float | None, interval: float) -> int:
     """Write a trace until the time is over, or Ctrl-C. Raises `TraceError` for a file that cannot be written."""
-    recorder = Recorder(file)
-    pages = 0
-    try:
-        with _progress() as say:
-            async for at, body, _ in _pages(address, seconds=seconds, interval=interval, say=say):
-                if isinstance(body, FetchError):
-                    recorder.error(at, body.kind)
+    name, clock = host_and_port(address.url), steady_clock()
+    pages, failed = 0, 0
+    with closing(Recorder(file)) as recorder, _progress(name, seconds) as show:
+        async with session() as shared:
+            fetcher = Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
+
+            async def scrape(since: float) -> None:
+                nonlocal pages, failed
+                at, error = clock(), None
+                try:
+                    body = await fetcher.page(address)
+                except FetchError as fault:
+                    failed, error = failed + 1, str(fault)
+                    recorder.error(at, fault.kind)
                 else:
-                    recorder.page(at, body.content)
                     pages += 1
-    finally:
-        recorder.close()
+                    recorder.page(at, body.content)
+                show(since, failed, error)
+
+            await _repeat(scrape, seconds=seconds, interval=interval, clock=clock)
     print(f"{pages} pages in {file}; read them with: prefixwatch replay {file}", file=sys.stderr)
     return 0 if pages else 1
 
 
-async def _pages(
-    address: Address, *, seconds: float | None, interval: float, say: Callable[[str], None]
-) -> AsyncIterator[tuple[float, Body | FetchError, Fetcher]]:
-    """Yield (time, page or error, fetcher) each `interval` until the time is over or Ctrl-C."""
-    clock, stop = steady_clock(), stopping()
-    begin, polls, failed = clock(), 0, 0
-    async with session() as shared:
-        fetcher = Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
-        while not stop.is_set():
-            at = clock()
-            body: Body | FetchError
-            try:
-                body = await fetcher.page(address)
-            except FetchError as error:
-                body, failed = error, failed + 1
-            polls += 1
-            left = "" if seconds is None else f" of {seconds:.0f}"
-            note = f", {failed} failed: {body}" if isinstance(body, FetchError) else ""
-            say(f"{address.url}: {at - begin:.0f}{left} s, {polls} polls{note}")
-            yield at, body, fetcher
-            next_poll = begin + polls * interval
-            if seconds is not None and next_poll > begin + seconds + 0.001:
+async def _repeat(
+    work: Callable[[float], Coroutine[None, None, None]],
+    *,
+    seconds: float | None,
+    interval: float,
+    clock: Callable[[], float],
+) -> None:
+    """Do `work` each `interval` until the time is over or Ctrl-C, which ends it at once.
+
+    `work` is told the seconds since the begin. Where it takes longer than an interval, the beats
+    that it missed are left out.
+    """
+    begin, beat = clock(), 0
+    stop = asyncio.create_task(stopping().wait())
+    try:
+        while seconds is None or beat * interval <= seconds + _TOLERANCE:
+            doing = asyncio.create_task(work(clock() - begin))
+            await asyncio.wait((doing, stop), return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                doing.cancel()
+            await asyncio.wait((doing,))
+            if not doing.cancelled():
+                doing.result()
+            beat = max(beat + 1, math.ceil((clock() - begin) / interval))
+            await asyncio.wait((stop,), timeout=max(0.0, begin + beat * interval - clock()))
+            if stop.done():
                 return
-            next_poll = max(next_poll, clock())
-            try:
-                await asyncio.wait_for(stop.wait(), next_poll - clock())
-            except TimeoutError:
-                continue
+    finally:
+        stop.cancel()
 
 
 def stopping() -> asyncio.Event:
@@ -133,11 +154,21 @@ def stopping() -> asyncio.Event:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Show a line that moves on a terminal; elsewhere nothing."""
+def _progress(name: str, seconds: float | None) -> Iterator[Callable[[float, int, str | None], None]]:
+    """Show a line that moves on a terminal; elsewhere nothing.
+
+    What it yields takes the seconds since the begin, the polls that failed, and why the last one did.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield lambda *_: None
         return
+    polls = itertools.count(1)
+    whole = "" if seconds is None else f" of {seconds:.0f}"
     with Status("", console=console) as status:
-        yield status.update
+
+        def show(since: float, failed: int, error: str | None) -> None:
+            fault = f", {failed} failed: {error}" if failed and error else ""
+            status.update(Text(f"{name}: {since:.0f}{whole} s, {next(polls)} polls{fault}"))
+
+        yield show

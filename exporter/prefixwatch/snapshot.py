@@ -11,58 +11,49 @@ from typing import Any
 
 import msgspec
 
-from prefixwatch.figures.figure import Absent, Estimate
+from prefixwatch.diagnosis import Diagnosis
+from prefixwatch.figures.engine import WindowFigures
+from prefixwatch.figures.figure import Absent
 
-Figure = float | Absent
-Estimated = Estimate | Absent
+# The contract's fields, in its order; the figures have more, which others derive from.
+_FIELDS = (
+    "model_name", "engine", "window_seconds", "requests", "token_hit_ratio", "external_hit_ratio", "cached_prompt_ratio",
+    "hit_ratio_ceiling", "request_hit_ratio", "mostly_cached_request_ratio", "full_request_ratio", "cold_request_ratio",
+    "hit_ratio_gap", "prompt_tokens_by_source", "output_per_prompt_token", "prefill_share", "pool_tokens", "pool_filled",
+    "turnover_seconds", "kv_usage_max", "requests_running", "requests_waiting", "preemptions", "residency",
+    "avoidable_miss_ratio", "working_set_ratio", "prefill_seconds_saved", "prefill_saved_share", "caching_enabled",
+)  # fmt: skip
+_COUNTS = frozenset({"requests", "pool_tokens", "requests_running", "requests_waiting", "preemptions"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFigures:
-    """The figures of one engine over one window: the contract's JSON, field by field.
+class EngineFigures(WindowFigures):
+    """The figures of one engine over one window, and what they point to."""
 
-    Ratios and shares in 0..1, tokens, seconds and counts as the names say.
-    """
+    diagnosis: Diagnosis | Absent
 
-    model_name: str
-    engine: str
-    window_seconds: Figure
-    requests: Figure
-    token_hit_ratio: Figure
-    external_hit_ratio: Figure
-    cached_prompt_ratio: Figure
-    hit_ratio_ceiling: Estimated
-    request_hit_ratio: Estimated
-    mostly_cached_request_ratio: Estimated
-    full_request_ratio: Estimated
-    cold_request_ratio: Estimated
-    hit_ratio_gap: Figure
-    prompt_tokens_by_source: Mapping[str, float] | Absent
-    output_per_prompt_token: Figure
-    prefill_share: Figure
-    pool_tokens: Figure
-    pool_filled: bool | Absent
-    turnover_seconds: Figure
-    kv_usage_max: Figure
-    requests_running: Figure
-    requests_waiting: Figure
-    preemptions: Figure
-    caching_enabled: bool | Absent
-    caveats: tuple[str, ...] = ()
+    @classmethod
+    def of(cls, figures: WindowFigures, found: Diagnosis | Absent) -> "EngineFigures":
+        """Return the figures with their diagnosis."""
+        return cls(
+            **{field.name: getattr(figures, field.name) for field in dataclasses.fields(WindowFigures)}, diagnosis=found
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object; absent figures become null, their reasons stand beside them."""
         values: dict[str, Any] = {}
         reasons: dict[str, str] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+        for name in (*_FIELDS, "diagnosis"):
+            value = getattr(self, name)
             if isinstance(value, Absent):
-                values[field.name], reasons[field.name] = None, value.reason
-            elif isinstance(value, Estimate):
-                values[field.name] = {k: v for k, v in dataclasses.asdict(value).items() if v is not None}
-            else:
-                values[field.name] = _whole(value)
-        return {**values, "reasons": reasons}
+                reasons[name] = value.reason
+            elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+                for part in dataclasses.fields(value):
+                    if isinstance(inner := getattr(value, part.name), Absent):
+                        reasons[f"{name}.{part.name}"] = inner.reason
+            values[name] = _plain(value, is_count=name in _COUNTS)
+        found = values.pop("diagnosis")
+        return {**values, "reasons": reasons, "diagnosis": found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +79,8 @@ class TargetSnapshot:
             reasons["dialect"] = self.error or "nothing was read yet"
         if self.release is None:
             reasons["release"] = "/version did not answer, and the page does not state it"
+        if not self.engines:
+            reasons["engines"] = self.error or "nothing was read yet"
         return {
             "target": self.target,
             **({"labels": dict(self.labels)} if self.labels else {}),
@@ -107,10 +100,15 @@ def encoded(targets: Sequence[TargetSnapshot]) -> bytes:
     return msgspec.json.format(document, indent=2)
 
 
-def _whole(value: Any) -> Any:
-    """Counts of tokens and requests are whole: 394, not 394.0."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 and abs(value) >= 1:
-        return int(value)
+def _plain(value: Any, *, is_count: bool = False) -> Any:
+    """Return what JSON can hold: counts whole, absent figures null, unknown parts of a figure left out."""
+    if isinstance(value, Absent):
+        return None
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {name: _plain(part) for name, part in fields.items() if part is not None}
     if isinstance(value, Mapping):
-        return {key: _whole(one) for key, one in value.items()}
+        return {str(key): _plain(part, is_count=is_count) for key, part in value.items()}
+    if is_count and isinstance(value, float) and value.is_integer():
+        return int(value)
     return value

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-_MARK = re.compile(rb"# SCRAPE (\d+(?:\.\d+)?)(?: error (\S+))?\s*$")
+_MARK = re.compile(rb"# SCRAPE (\d{1,12}(?:\.\d*)?)(?: error(?: (.*\S))?)?\s*$")
 _NAMES = ("scrapes.txt.gz", "scrapes.txt")
 
 
@@ -37,7 +37,8 @@ class Scrape:
 def scrapes(path: Path) -> Iterator[Scrape]:
     """Yield the scrapes of a trace: a file, or a folder that holds one.
 
-    Raises `TraceError` for a file that cannot be read or holds no scrape.
+    A mark without a line end is the last of a recording that was cut off, and is left out. Raises
+    `TraceError` for a file that cannot be read, holds no scrape, or has a line that is only like a mark.
     """
     file = _found(path)
     started: tuple[float, str | None, int] | None = None
@@ -49,17 +50,28 @@ def scrapes(path: Path) -> Iterator[Scrape]:
         if mark is None:
             if started is None and line.strip():
                 raise TraceError(f'{file}: line {number}: not a trace: it must start with "# SCRAPE <unix seconds>"')
+            if at == 0 and line.endswith(b"\n"):
+                raise TraceError(f"{file}: line {number}: not a time, or something behind it: {ascii(line[:60])[2:-1]}")
             body.append(line)
             continue
         if at > 0:
             body.append(line[:at])  # a page that was cut off: its last line has no end
+        kind = _kind(line, mark)
+        if kind is None and not line.endswith(b"\n"):
+            break
         if started is not None:
             yield _scrape(started, body)
-        started = (float(mark[1]), mark[2].decode("ascii", "replace") if mark[2] else None, number + 1)
+        started = (float(mark[1]), kind, number + 1)
         body = []
     if started is None:
         raise TraceError(f'{file}: line 1: no "# SCRAPE <unix seconds>" line: not a trace')
     yield _scrape(started, body)
+
+
+def _kind(line: bytes, mark: re.Match[bytes]) -> str | None:
+    if b" error" not in line[mark.end(1) :]:
+        return None
+    return (mark[2] or b"unknown").decode("ascii", "replace")
 
 
 def _scrape(started: tuple[float, str | None, int], body: list[bytes]) -> Scrape:
@@ -80,7 +92,8 @@ def _lines(file: Path) -> Iterator[bytes]:
     number = 0
     try:
         with _opened(file) as stream:
-            for number, line in enumerate(stream, 1):
+            for line in stream:
+                number += 1
                 yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceError(
@@ -110,9 +123,8 @@ class Recorder:
             raise TraceError(f"{path}: cannot be written: {error.strerror}") from None
 
     def page(self, time: float, body: bytes) -> None:
-        """Add a scrape that gave a page."""
-        ended = body if body.endswith(b"\n") or not body else body + b"\n"
-        self._write(b"# SCRAPE %.3f\n" % time + ended)
+        """Add a scrape that gave a page, as it came: one that was cut off stays so."""
+        self._write(b"# SCRAPE %.3f\n" % time + body)
 
     def error(self, time: float, kind: str) -> None:
         """Add a scrape that failed; `kind` is one word."""

@@ -5,27 +5,20 @@ before, one read out of order, one of several engines that answer on an address 
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
 
+from prefixwatch.diagnosis import Diagnosis, Hold, Thresholds, diagnose
 from prefixwatch.figures import eviction, ratios
+from prefixwatch.figures.engine import WindowFigures, may_retry, window_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History, Window
-from prefixwatch.figures.requestlevel import (
-    LOST,
-    RequestLevel,
-    RequestWatch,
-    hit_ratio_ceiling,
-    level_since_start,
-    lost_requests,
-)
+from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, lost_requests
+from prefixwatch.figures.savings import COLUMNS, TokenCost, saving, token_cost
 from prefixwatch.figures.standstill import Standstill
-from prefixwatch.page.caveats import RETRIED, Era
+from prefixwatch.page.caveats import Era
 from prefixwatch.page.reading import PageReading, Reading
 from prefixwatch.processes import Processes, Verdict
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
-
-T = TypeVar("T")
 
 MIN_COVERAGE = 0.9
 """A window counts as covered from this share of its length on."""
@@ -33,11 +26,15 @@ MIN_COVERAGE = 0.9
 ACCEPT_AFTER = 3
 """Pages in a row that lack what was there before, until that counts as the engine's new shape."""
 
-SEVERAL_ENGINES = "several engines answer on this address in turn (a load-balanced Service?): watch each pod's own address"
+SEVERAL_ENGINES = (
+    "several engines answer on this address in turn (a load-balanced Service?): watch each pod's own address"
+)
 _RATE_SECONDS = 60.0
+_FIT_SPAN = 100
+_FIRST_DIAGNOSIS_SECONDS = 20.0
 _WRITTEN = "own/written_tokens"
+_SAVED = "own/prefill_saved_seconds"
 _PEAKS = ("kv_usage", "requests_running", "requests_waiting")
-_ONCE_A_LOOKUP = Era(first=(0, 28))
 
 
 class Refused(Exception):
@@ -60,6 +57,11 @@ class EngineWatch:
     was_emptied: bool = False
     restarts: int = 0
     began: float | None = None
+    cost: TokenCost | Absent = Absent("no interval was read yet")
+    thresholds: Thresholds = Thresholds()
+    hold: Hold = field(default_factory=lambda: Hold(0.0))
+    polls: int = 0
+    next_fit: int = 0
 
     def __post_init__(self) -> None:
         self.history = History(self.spans)
@@ -91,9 +93,7 @@ class EngineWatch:
             and created > last.time
         } if last is not None else ()  # fmt: skip
         peaks = {name: reading.gauges[name] for name in _PEAKS if name in reading.gauges}
-        grown = self.history.add(
-            reading.time, reading.counters, peaks, restarted=restarted, born=born, counts=counts
-        )
+        grown = self.history.add(reading.time, reading.counters, peaks, restarted=restarted, born=born, counts=counts)
         if restarted or not counts:
             self.standstill.reset()
             self.was_emptied = False
@@ -109,22 +109,42 @@ class EngineWatch:
         added, ledger = self.requests.observe(grown, reading)
         added[LOST] = lost
         added[_WRITTEN] = 0.0 if isinstance(written, Absent) else written
+        saved = saving(self.cost, added.get("own/cached_tokens", 0.0))
+        added[_SAVED] = 0.0 if isinstance(saved, Absent) else saved.estimate
         self.history.accumulate(added, ledger)
         self.began = reading.time if self.began is None else self.began
+        self.polls += 1
+        if self.polls >= self.next_fit:
+            self.cost = token_cost(self.history.intervals(COLUMNS))
+            self.next_fit = self.polls + 1 + min(self.polls, _FIT_SPAN) // 10
 
     def trend(self, seconds: float, count: int, era: Era) -> list[float | None]:
         """Return the token hit ratio of the last `seconds` in `count` steps, oldest first."""
         ratio_of = [
-            None if step is None else ratios.token_hit_ratio(step.increases, may_retry=_may_retry(era))
+            None if step is None else ratios.token_hit_ratio(step.increases, may_retry=may_retry(era))
             for step in self.history.steps(seconds, count)
         ]
         return [None if isinstance(value, Absent) else value for value in ratio_of]
 
-    def state(self, spans: Collection[float | None], era: Era) -> "EngineState":
-        """Return all there is to know of the engine now, for windows of `spans` (None: everything seen)."""
+    def steps(self, seconds: float | None, count: int, era: Era) -> list[WindowFigures]:
+        """Return the figures of the last `seconds` (None: of everything seen) in `count` windows in a row."""
+        whole = self.history.window(seconds)
+        if whole is None or self.last is None:
+            return []
+        return [
+            window_figures(self.last, step, level=self.requests.level(step), cost=self.cost, era=era)
+            for step in self.history.steps(whole.seconds, count)
+            if step is not None
+        ]
+
+    def state(self, spans: Collection[float | None], era: Era, *, diagnosed: float | None = None) -> "EngineState":
+        """Return all there is to know of the engine now, for windows of `spans` (None: everything seen).
+
+        `diagnosed`: the span whose diagnosis is held until another has lasted; None: none is.
+        """
         assert self.last is not None
         windows = {span: self.history.window(span) for span in spans}
-        return EngineState(
+        state = EngineState(
             reading=self.last,
             windows=windows,
             levels={span: self.requests.level(window) for span, window in windows.items() if window is not None},
@@ -134,7 +154,17 @@ class EngineWatch:
             restarts=self.restarts,
             own=self.history.totals("own/"),
             began=self.began or 0.0,
+            cost=self.cost,
+            thresholds=self.thresholds,
         )
+        if diagnosed is None:
+            return state
+        window, found = windows[diagnosed], state.figures(diagnosed).diagnosis
+        if isinstance(found, Absent) or window is None or window.seconds < min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
+            held: Diagnosis | Absent = Absent("too little was seen yet for a diagnosis")
+        else:
+            held = self.hold.update(self.last.time, found)
+        return replace(state, held=held, diagnosed=diagnosed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +173,8 @@ class EngineState:
 
     `windows` by the length asked for, None for everything seen; a value of None: fewer than two
     readings; `levels` holds the request level of those that are there. `frozen`: why its counters
-    count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix seconds).
+    count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix
+    seconds). `held`: the diagnosis that holds for the span `diagnosed`, where one is held.
     """
 
     reading: Reading
@@ -155,6 +186,10 @@ class EngineState:
     restarts: int
     own: Mapping[str, float]
     began: float
+    cost: TokenCost | Absent
+    thresholds: Thresholds
+    held: Diagnosis | Absent | None = None
+    diagnosed: float | None = None
 
     def figures(self, seconds: float | None = None, *, require_coverage: bool = False) -> EngineFigures:
         """Return the figures of the last `seconds`, or of everything seen.
@@ -168,10 +203,20 @@ class EngineState:
         elif require_coverage and window.coverage < MIN_COVERAGE:
             absent = Absent(f"window not yet covered: {window.seconds:.0f} s of {seconds:.0f} s")
             window = None
-        return engine_figures(
-            self.reading, window, level=self.levels.get(seconds), absent=absent, era=self.era,
+        figures = window_figures(
+            self.reading, window, level=self.levels.get(seconds), cost=self.cost, absent=absent, era=self.era,
             frozen=self.frozen, was_emptied=self.was_emptied,
         )  # fmt: skip
+        if self.held is not None and seconds == self.diagnosed:
+            return EngineFigures.of(figures, self.held)
+        found = absent or diagnose(figures, thresholds=self.thresholds, age=engine_age(self.reading))
+        return EngineFigures.of(figures, found)
+
+
+def engine_age(reading: Reading) -> float | None:
+    """Return for how many seconds the engine has counted, None where the page does not say."""
+    began = min(reading.created.values(), default=None)
+    return None if began is None else max(0.0, reading.time - began)
 
 
 def _began_anew(last: Reading, reading: Reading) -> bool:
@@ -180,121 +225,32 @@ def _began_anew(last: Reading, reading: Reading) -> bool:
     return bool(shared) and all(reading.created[key] > max(last.created[key], last.time) for key in shared)
 
 
-def since_start(reading: Reading) -> Window:
-    """Return the window from the engine's start to a single reading: the counters as they stand."""
-    return Window(start=reading.time, end=reading.time, increases=reading.counters, peaks=reading.gauges)
-
-
-def engine_figures(
-    reading: Reading,
-    window: Window | None,
-    *,
-    level: RequestLevel | None = None,
-    absent: Absent | None = None,
-    era: Era = Era(),
-    frozen: str | None = None,
-    was_emptied: bool = False,
-) -> EngineFigures:
-    """Derive all figures of an engine from its window and its newest reading.
-
-    `level`: the request level of the window, by default that of all requests since the engine's start. `absent`: why there is no window, the reason of every figure that needs one.
-    """
-    gauges, config = reading.gauges, reading.config
-    increases = window.increases if window is not None else {}
-    peaks = window.peaks if window is not None else {}
-    running = peaks.get("requests_running", 0.0)
-    may_retry = _may_retry(era)
-    pool = eviction.pool_tokens(config)
-    seconds: float | Absent = (window.seconds if window else 0.0) or Absent("one page does not say how long it covers")
-    enabled = _is_caching_enabled(reading)
-    no_lookups = _why_no_lookups(reading, enabled, frozen)
-
-    if level is None or absent is not None:
-        level = RequestLevel.absent(absent) if absent is not None else level_since_start(reading)
-
-    def of_window(value: T) -> T | Absent:
-        return absent if absent is not None else value
-
-    return EngineFigures(
-        model_name=reading.model_name,
-        engine=reading.engine,
-        window_seconds=of_window(seconds),
-        requests=of_window(ratios.requests_finished(increases)),
-        token_hit_ratio=of_window(
-            no_lookups or ratios.token_hit_ratio(increases, running=running, may_retry=may_retry)
-        ),
-        external_hit_ratio=of_window(ratios.external_hit_ratio(increases)),
-        cached_prompt_ratio=of_window(ratios.cached_prompt_ratio(increases)),
-        hit_ratio_ceiling=absent or (hit_ratio_ceiling(window, config) if window else Absent("no window")),
-        request_hit_ratio=level.hit_ratio,
-        mostly_cached_request_ratio=level.mostly_cached,
-        full_request_ratio=level.full,
-        cold_request_ratio=level.cold,
-        hit_ratio_gap=level.gap,
-        prompt_tokens_by_source=of_window(ratios.prompt_tokens_by_source(increases)),
-        output_per_prompt_token=of_window(ratios.output_per_prompt_token(increases)),
-        prefill_share=of_window(ratios.prefill_share(increases)),
-        pool_tokens=pool,
-        pool_filled=eviction.is_pool_filled(pool, reading.counters, was_emptied=was_emptied),
-        turnover_seconds=of_window(
-            eviction.turnover_seconds(pool, eviction.written_tokens(increases), seconds)
-        ),
-        kv_usage_max=of_window(_gauge(peaks, "kv_usage")),
-        requests_running=_gauge(gauges, "requests_running"),
-        requests_waiting=_gauge(gauges, "requests_waiting"),
-        preemptions=of_window(increases.get("preemptions", Absent("no preemptions counter on this page"))),
-        caching_enabled=enabled,
-        caveats=(str(RETRIED),) if may_retry and ratios.are_lookups_retried(increases, running=running) else (),
-    )
-
-
-def _may_retry(era: Era) -> bool:
-    return not _ONCE_A_LOOKUP.contains(era)
-
-
-def _gauge(gauges: Mapping[str, float], name: str) -> float | Absent:
-    return gauges.get(name, Absent(f"no {name.replace('_', ' ')} gauge on this page"))
-
-
-def _is_caching_enabled(reading: Reading) -> bool | Absent:
-    """Say whether prefix caching is on: by the flag, else by what the counters show."""
-    flag = reading.config.enable_prefix_caching
-    if flag is not None:
-        return flag
-    if reading.gauges.get("lifetime_hit_rate", 0.0) < 0:
-        return False
-    queried, _ = ratios.lookups(reading.counters)
-    if isinstance(queried, Absent):
-        return Absent("the page does not state enable_prefix_caching")
-    prompt = reading.counters.get("prompt_tokens", 0.0)
-    if queried == 0 and prompt > 0:
-        return False  # prompts are served and none is looked up
-    return True if queried > 0 else Absent("the page does not state enable_prefix_caching, and nothing was served yet")
-
-
-def _why_no_lookups(reading: Reading, enabled: bool | Absent, frozen: str | None) -> Absent | None:
-    """Return why there can be no token hit ratio, whatever the window; None where there can."""
-    if enabled is False:
-        return Absent("prefix caching is off")
-    rate = reading.gauges.get("lifetime_hit_rate")
-    if rate is not None and isinstance(ratios.lookups(reading.counters)[0], Absent):
-        return Absent(f"the V0 engine states only its hit rate since the start ({rate:.3f}): no window can be made of it")
-    return Absent(frozen) if frozen else None
-
-
 class TargetWatch:
     """One target: who answers there, and its engines' histories.
 
-    `spans`: the windows that will be asked for, in seconds; empty keeps every reading.
+    `spans`: the windows that will be asked for, in seconds; empty keeps every reading. `diagnosed`:
+    the one whose diagnosis changes only after another has lasted `hold_seconds`; None: none is held.
     """
 
-    def __init__(self, target: str, *, spans: Collection[float] = (), labels: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        *,
+        spans: Collection[float] = (),
+        labels: Mapping[str, str] | None = None,
+        thresholds: Thresholds | None = None,
+        diagnosed: float | None = None,
+        hold_seconds: float = 0.0,
+    ) -> None:
         self.target = target
         self.labels = dict(labels or {})
         self.engines: dict[tuple[str, str], EngineWatch] = {}
         self.page: PageReading | None = None
         self.error: str | None = None
         self._spans = spans
+        self._thresholds = thresholds or Thresholds()
+        self._diagnosed = diagnosed
+        self._hold_seconds = hold_seconds
         self._processes = Processes()
         self._incomplete = 0
 
@@ -317,7 +273,10 @@ class TargetWatch:
         for key in self.engines.keys() - {_key(reading) for reading in page.engines}:
             del self.engines[key]
         for reading in page.engines:
-            engine = self.engines.setdefault(_key(reading), EngineWatch(self._spans))
+            engine = self.engines.get(_key(reading))
+            if engine is None:
+                engine = EngineWatch(self._spans, thresholds=self._thresholds, hold=Hold(self._hold_seconds))
+                self.engines[_key(reading)] = engine
             engine.add(
                 reading,
                 restarted=verdict is Verdict.RESTARTED,
@@ -325,10 +284,19 @@ class TargetWatch:
                 process_start=page.epoch[1],
             )
 
+    @property
+    def time(self) -> float:
+        """When the newest page was read, unix seconds; 0 before the first."""
+        return self.page.time if self.page else 0.0
+
+    @property
+    def era(self) -> Era:
+        """The releases that the newest page may come from."""
+        return self.page.era if self.page else Era()
+
     def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
         """Return each engine's token hit ratio over the last `seconds`, by (model name, engine)."""
-        era = self.page.era if self.page else Era()
-        return {key: engine.trend(seconds, count, era) for key, engine in self.engines.items()}
+        return {key: engine.trend(seconds, count, self.era) for key, engine in self.engines.items()}
 
     def fail(self, error: str) -> None:
         """Note that a poll gave nothing to read, and why."""
@@ -336,13 +304,14 @@ class TargetWatch:
 
     def state(self, spans: Collection[float | None] = (None,)) -> "TargetState":
         """Return the target as it stands, with windows of `spans` (None: everything seen)."""
-        era = self.page.era if self.page else Era()
         return TargetState(
             target=self.target,
             labels=self.labels,
             page=self.page,
             error=self.error,
-            engines=tuple(self.engines[key].state(spans, era) for key in sorted(self.engines)),
+            engines=tuple(
+                self.engines[key].state(spans, self.era, diagnosed=self._diagnosed) for key in sorted(self.engines)
+            ),
         )
 
     def _refuse_incomplete(self, page: PageReading) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -9,20 +10,14 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from prefixwatch import snapshot
+from prefixwatch import overview, snapshot
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config, Duration
-from prefixwatch.page_for_people import rendered
 from prefixwatch.poller import Poller, TargetStatus
 
 _POLLER = web.AppKey("poller", Poller)
 _CONFIG = web.AppKey("config", Config)
 _REGISTRY = web.AppKey("registry", CollectorRegistry)
-_SECURITY = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 
 
 def application(config: Config, poller: Poller, *, polls: bool = True) -> web.Application:
@@ -97,12 +92,34 @@ async def _status(request: web.Request) -> web.Response:
 
 
 async def _index(request: web.Request) -> web.Response:
-    config = request.app[_CONFIG]
-    text = rendered(_snapshots(request.app[_POLLER].statuses, config.diagnosis_window), window=str(config.diagnosis_window))
-    return web.Response(text=text, content_type="text/html", headers=_SECURITY)
+    """Answer the page for people; `?target=`, `?model=`, `?cause=` and `?show=trouble` narrow it down."""
+    config, poller = request.app[_CONFIG], request.app[_POLLER]
+    query, statuses, now = request.query, poller.statuses, time.time()
+    choice = overview.Choice(
+        target=query.get("target"),
+        model=query.get("model"),
+        cause=query.get("cause"),
+        only_troubled=query.get("show") == "trouble",
+    )
+    span, steps = overview.trend_scale(statuses, config)
+    trends = poller.trends(span, steps)
+
+    def render() -> str:
+        shown = overview.overview_of(
+            statuses,
+            config=config,
+            time=now,
+            trend_span=span,
+            trends=trends,
+            choice=choice,
+            is_discovered=poller.discovery.is_done,
+            is_targets_file_good=poller.discovery.is_file_good,
+        )
+        return overview.rendered(shown)
+
+    text = await asyncio.to_thread(render)
+    return web.Response(text=text, content_type="text/html", headers=overview.HEADERS)
 
 
 def _snapshots(statuses: list[TargetStatus], window: Duration) -> list[snapshot.TargetSnapshot]:
     return [status.snapshot(window) for status in statuses]
-
-

@@ -40,9 +40,7 @@ def written_tokens(increases: Mapping[str, float]) -> float | Absent:
     return max(0.0, total - hit) + generated
 
 
-def turnover_seconds(
-    pool: float | Absent, written: float | Absent, seconds: float | Absent
-) -> float | Absent:
+def turnover_seconds(pool: float | Absent, written: float | Absent, seconds: float | Absent) -> float | Absent:
     """Return how long it takes to write the whole pool over: pool / written tokens a second.
 
     It is the mean residence of a block, and an upper limit on how long an untouched one survives.
@@ -58,9 +56,7 @@ def turnover_seconds(
     return pool * seconds / written
 
 
-def is_pool_filled(
-    pool: float | Absent, since_start: Mapping[str, float], *, was_emptied: bool
-) -> bool | Absent:
+def is_pool_filled(pool: float | Absent, since_start: Mapping[str, float], *, was_emptied: bool) -> bool | Absent:
     """Say whether as much was written since the engine's start as the pool holds.
 
     False makes eviction unlikely. `since_start`: the counters as the page states them.

@@ -164,6 +164,17 @@ class History:
             for first, last in itertools.pairwise(marks)
         ]
 
+    def intervals(self, keys: Sequence[str]) -> NDArray[np.float64]:
+        """Return what these counters grew by between neighbouring points, shape (points - 1, keys), oldest first.
+
+        NaN: a counter that was not known then.
+        """
+        columns = [self._index.get(key, -1) for key in keys]
+        if -1 in columns or len(self._points) < 2:
+            return np.empty((0, len(keys)))
+        known = [point.totals[columns] for point in self._points if len(point.totals) > max(columns)]
+        return np.diff(np.stack(known), axis=0) if known else np.empty((0, len(keys)))
+
     def _nearest(self, time: float, before: int) -> int:
         at = bisect.bisect_left(self._points, time, 0, before, key=lambda p: p.time)
         if at > 0 and time - self._points[at - 1].time <= self._points[at].time - time:

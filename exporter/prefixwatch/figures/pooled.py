@@ -37,11 +37,6 @@ class Pool:
     torn: bool = False
 
     @property
-    def own_requests(self) -> int:
-        """Requests of their own: observations less the surplus."""
-        return max(self.requests - max(self.surplus, 0), 0)
-
-    @property
     def unavailable(self) -> str | None:
         """Why nothing can be said per request at all, or None."""
         if self.prompt_tokens is None or self.computed_tokens is None:

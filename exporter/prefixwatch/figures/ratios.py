@@ -123,6 +123,18 @@ def output_per_prompt_token(increases: Increases) -> float | Absent:
     return ratio(generated, prompt_tokens(increases), when_zero="no prompt tokens")
 
 
+def prompt_tokens_per_request(increases: Increases) -> float | Absent:
+    """Return the mean prompt of finished requests, else of those that got their first token; in tokens."""
+    for total, count in (
+        ("request_prompt_tokens/sum", "request_prompt_tokens/count"),
+        ("prompt_tokens", "time_to_first_token_seconds/count"),
+    ):
+        tokens, requests = increases.get(total), increases.get(count)
+        if tokens is not None and requests is not None:
+            return ratio(tokens, requests, when_zero="no request")
+    return Absent("no count of requests on this page")
+
+
 def prefill_share(increases: Increases) -> float | Absent:
     """Return the share of finished requests' inference time that was prefill."""
     prefill, inference = increases.get("prefill_seconds/sum"), increases.get("inference_seconds/sum")

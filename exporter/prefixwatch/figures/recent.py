@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .fitting import Joint, fit
-from .pairing import FIGURES, SIDES, Cells, Cuts
+from prefixwatch.figures.joint.bounds import FIGURES, SIDES, Cells, Cuts
+from prefixwatch.figures.joint.fitting import Joint, fit
 
 Array = npt.NDArray[np.float64]
 
 _CUTS = 10
-_LEARNING_POOLS = 12  # searched for every bound; after them one bound now and then
-_SEARCH_EVERY = 10
-_FIT_EVERY = 128  # pools, once there are many
+_LEARNING_POOLS = 6  # searched for every bound; after them one bound now and then
+_SEARCH_EVERY = 24
+_FIT_EVERY = 192  # pools, once there are many
 
 
 class Recent:
@@ -25,7 +25,6 @@ class Recent:
         self._cuts = Cuts(cells, capacity=_CUTS)
         self._pools = np.zeros((ring, sum(cells.shape) + 2))
         self._requests = np.zeros(ring)
-        self._surplus = np.zeros(ring)
         self._fixed = np.zeros(ring, dtype=np.bool_)
         self._counted = np.zeros((ring, 3 * FIGURES))
         self._known = np.zeros((ring, 3 * FIGURES))
@@ -42,10 +41,9 @@ class Recent:
         open_ended = vector[cells.shape[0] - 1] or vector[sum(cells.shape) - 1]
         return not open_ended or bool(vector[-2] <= cells.limit)
 
-    def add(self, vector: Array, requests: int, exact: Array | None) -> Array | None:
+    def add(self, vector: Array, exact: Array | None) -> Array | None:
         """Keep a pool and return its values, (12,); None: no pairing is possible."""
         observed = vector[: self._geometry.shape[0]].sum()
-        surplus = observed - requests
         if exact is None:
             self._search(vector)
             bounds = _whole(self._cuts.bounds(vector[None]), np.array((observed,)))
@@ -56,14 +54,13 @@ class Recent:
         place = (self.end - self._begin) % len(self._pools)
         self._pools[place] = vector
         self._requests[place] = observed
-        self._surplus[place] = surplus
         self._fixed[place] = exact is not None
         self.end += 1
-        if self.end >= self._next_fit or self._fit is None:
-            self._refit()
-        assert self._fit is not None
-        estimate = self._fit.glance(vector)[None] if exact is None else bounds[:, :FIGURES]
-        values = _values(estimate, bounds, self._requests[[place]], self._surplus[[place]])[0]
+        model = self._fit
+        if model is None or self.end >= self._next_fit:
+            model = self._refit(before=model, thorough=False)
+        estimate = model.glance(vector)[None] if exact is None else bounds[:, :FIGURES]
+        values = _values(estimate, bounds)[0]
         self._counted[place] = self._known[place] = values
         return np.asarray(values)
 
@@ -82,7 +79,7 @@ class Recent:
         for k in range(min(searches // SIDES, len(open_ones))):
             for side in range(SIDES):
                 self._cuts.learn(self._pools[open_ones[order[k, side % FIGURES]]], side)
-        self._refit()
+        self._refit(before=None, thorough=True)
 
     def _filled(self) -> int:
         return min(self.end - self._begin, len(self._pools))
@@ -96,20 +93,22 @@ class Recent:
         elif number % _SEARCH_EVERY == 0:
             self._cuts.learn(vector, number // _SEARCH_EVERY % SIDES)
 
-    def _refit(self) -> None:
+    def _refit(self, *, before: Joint | None, thorough: bool) -> Joint:
         """Fit to all kept pools and read them again."""
         filled = self._filled()
         pools = self._pools[:filled]
         prompt, computed = self._geometry.buckets
-        self._fit = fit(pools, prompt, computed, block=self._block)
+        model = fit(pools, prompt, computed, block=self._block, before=before, thorough=thorough)
         again = np.flatnonzero(~self._fixed[:filled])
         if len(again):
             bounds = _whole(self._cuts.bounds(pools[again]), self._requests[again])
-            estimates = self._fit.read(pools[again])
-            values = _values(estimates, bounds, self._requests[again], self._surplus[again])
+            estimates = model.read(pools[again])
+            values = _values(estimates, bounds)
             self._known[again] = values
         seen = self.end - self._begin
-        self._next_fit = self.end + max(1, min(seen // 2, _FIT_EVERY))
+        self._next_fit = self.end + min(seen, _FIT_EVERY)
+        self._fit = model
+        return model
 
 
 def _whole(bounds: Array, requests: Array) -> Array:
@@ -120,10 +119,8 @@ def _whole(bounds: Array, requests: Array) -> Array:
     return np.concatenate((np.maximum(lower, 0.0), np.minimum(upper, requests[:, None])), axis=1)
 
 
-def _values(estimates: Array, bounds: Array, requests: Array, surplus: Array) -> Array:
-    """Return estimates, lower and upper bounds, (n, 12), without the surplus: any of the observations may be it."""
-    own = (requests - surplus)[:, None]
-    lower = np.maximum(bounds[:, :FIGURES] - surplus[:, None], 0.0)
-    upper = np.minimum(bounds[:, FIGURES:], own)
-    estimates = np.nan_to_num(estimates) * own / requests[:, None]
+def _values(estimates: Array, bounds: Array) -> Array:
+    """Return estimates, lower and upper bounds, (n, 12), with the estimates moved into the bounds."""
+    lower, upper = bounds[:, :FIGURES], bounds[:, FIGURES:]
+    estimates = np.where(np.isfinite(estimates), estimates, 0.0)
     return np.concatenate((np.clip(estimates, lower, upper), lower, upper), axis=1)

@@ -80,16 +80,16 @@ def level_since_start(reading: Reading) -> RequestLevel:
     return _level(estimator.figures())
 
 
-def hit_ratio_ceiling(window: Window, config: CacheConfig) -> Estimate | Absent:
-    """Return the most that the prompt lengths of the window allow: cacheable / prompt tokens."""
-    block, prompts = config.effective_block, histogram_of(window.increases, "request_prompt_tokens")
+def hit_ratio_ceiling(increases: Mapping[str, float], config: CacheConfig) -> Estimate | Absent:
+    """Return the most that a window's prompt lengths allow: cacheable / prompt tokens."""
+    block, prompts = config.effective_block, histogram_of(increases, "request_prompt_tokens")
     if prompts is None or not prompts.edges:
         return _NO_HISTOGRAM
     if block is None:
         return _NO_BLOCK
-    observed = window.increases.get("own/cacheable_prompt_tokens")
+    observed = increases.get("own/cacheable_prompt_tokens")
     if observed:
-        sums = (window.increases.get(f"own/cacheable_tokens/{bound}", 0.0) for bound in BOUNDS)
+        sums = (increases.get(f"own/cacheable_tokens/{bound}", 0.0) for bound in BOUNDS)
         estimate, lower, upper = (value / observed for value in sums)
         return Estimate(estimate=estimate, lower=lower, upper=upper)
     if not prompts.total > 0:
@@ -161,9 +161,7 @@ def _level(figures: RequestFigures) -> RequestLevel:
     def taken(name: str, figure: Figure | None) -> Estimate | Absent:
         if figure is None:
             return Absent(figures.reasons[name])
-        return Estimate(
-            estimate=figure.estimate, lower=figure.lower, upper=figure.upper, method=figure.method.value
-        )
+        return Estimate(estimate=figure.estimate, lower=figure.lower, upper=figure.upper, method=figure.method.value)
 
     gap = taken("gap", figures.gap)
     return RequestLevel(

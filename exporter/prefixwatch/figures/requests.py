@@ -10,7 +10,8 @@ What an observation is:
 - Finished requests only. A client's abort is not observed in the finish group; one that the engine itself ends is, with
   what it had cached when it was admitted (nothing if it never was: it counts as cold).
 - A preempted request counts with what its first admission found; recomputed tokens are not computed tokens here.
-- A request with n > 1 samples is n observations; `Pool.surplus` takes them out again and widens the bounds by as many.
+- A request with n > 1 samples is n observations; `Pool.surplus` takes them out again, and widens the bounds by as
+  many.
 - A torn or contradictory pool says nothing but its number of requests: bounds 0 and all of them.
 """
 
@@ -25,10 +26,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from .ceiling import Bounded, cacheable_tokens
-from .pairing import FIGURES, Cells
-from .pooled import Pool
-from .recent import Recent
+from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
+from prefixwatch.figures.joint.bounds import FIGURES, Cells
+from prefixwatch.figures.pooled import Pool
+from prefixwatch.figures.recent import Recent
 
 Array = npt.NDArray[np.float64]
 
@@ -56,7 +57,8 @@ class Total(enum.IntEnum):
     UNAVAILABLE_REQUESTS = 5
     PROMPT_TOKENS = 6  # of the pools without fault
     COMPUTED_TOKENS = 7
-    ESTIMATE = 8
+    SURPLUS = 8  # of the requests
+    ESTIMATE = 9
     LOWER = ESTIMATE + FIGURES
     UPPER = LOWER + FIGURES
 
@@ -128,6 +130,7 @@ class RequestEstimator:
         self._grain = max(grain, 1)
         self._ring = ring
         self._totals = np.zeros(WIDTH) if earlier is None else earlier.totals
+        self._owed: Array = np.zeros(1 + FIGURES) if earlier is None else earlier._owed.copy()
         self._recent: Recent | None = None
 
     @property
@@ -141,7 +144,7 @@ class RequestEstimator:
         if pool.requests <= 0 or pool.unavailable:
             self._totals[Total.UNAVAILABLE_REQUESTS] += max(pool.requests, 0)
             return self._increment(pool, 0, np.zeros(3 * FIGURES), cacheable, pool.unavailable)
-        requests = pool.own_requests
+        requests, surplus = pool.requests, max(pool.surplus, 0)
         fault = pool.fault
         values = None if fault else self._read(pool)
         if values is None:
@@ -156,8 +159,10 @@ class RequestEstimator:
             if np.array_equal(values[FIGURES : 2 * FIGURES], values[2 * FIGURES :]):
                 self._totals[Total.EXACT_REQUESTS] += requests
         self._totals[Total.REQUESTS] += requests
+        self._totals[Total.SURPLUS] += surplus
         self._totals[Total.ESTIMATE :] += values
-        return self._increment(pool, requests, values, cacheable, fault)
+        own, values = self._without_surplus(requests, surplus, values)
+        return self._increment(pool, own, values, cacheable, fault)
 
     def settle(self, *, searches: int = 256) -> None:
         """Fit anew to the recent pools and tighten their bounds: before a report on everything seen."""
@@ -185,7 +190,7 @@ class RequestEstimator:
             limit = max(_SMALLEST_LIMIT, 2.0 ** math.ceil(math.log2(max(vector[-2], 1.0))))
             cells = _cells(*pool.edges, limit, self._block, self._grain)
             recent = Recent(cells, self._block, self._ring, int(self._totals[Total.POOLS]))
-        values = recent.add(vector, pool.own_requests, exact)
+        values = recent.add(vector, exact)
         if values is not None:
             self._recent = recent
             self._totals[Total.POOLS] = recent.end
@@ -194,7 +199,7 @@ class RequestEstimator:
     def _exact(self, pool: Pool) -> Array | None:
         """Return the four sums where one possibility is left: one request, or nothing cached at all."""
         prompt, computed = pool.prompt_tokens, pool.computed_tokens
-        if prompt is None or computed is None or pool.surplus:
+        if prompt is None or computed is None:
             return None
         cached = prompt - computed
         if cached == 0:
@@ -203,6 +208,21 @@ class RequestEstimator:
             return None
         fully = self._block is not None and computed <= self._block
         return np.array((cached / prompt, float(2 * cached >= prompt), float(fully), 0.0))
+
+    def _without_surplus(self, requests: int, surplus: int, values: Array) -> tuple[int, Array]:
+        """Return requests and values, (12,), as counters may add them: never negative, right in the long run.
+
+        A surplus is known only once the last sample has ended, its observations may be in earlier intervals: what
+        this interval cannot give back, later ones do. An upper bound gives nothing back, since nothing tells which of
+        the observations was the one too many.
+        """
+        self._owed += surplus
+        whole = np.concatenate(((float(requests),), values[FIGURES : 2 * FIGURES]))
+        back = np.minimum(self._owed, whole)
+        self._owed -= back
+        own, lower, upper = whole[0] - back[0], whole[1:] - back[1:], values[2 * FIGURES :]
+        estimate = np.clip(values[:FIGURES] * (own / requests), lower, upper)
+        return round(own), np.concatenate((estimate, lower, upper))
 
     def _average(self) -> Array:
         """Return the figures of the requests seen so far, for a pool that says nothing; (4,)."""
@@ -214,18 +234,17 @@ class RequestEstimator:
     def _cacheable(self, pool: Pool) -> Bounded | None:
         if self._block is None or pool.prompt_counts is None or pool.prompt_tokens is None or pool.torn:
             return None
-        return cacheable_tokens(
-            pool.prompt_counts, pool.prompt_edges, pool.prompt_tokens, block_tokens=self._block
-        )
+        return cacheable_tokens(pool.prompt_counts, pool.prompt_edges, pool.prompt_tokens, block_tokens=self._block)
 
     def _increment(
         self, pool: Pool, requests: int, values: Array, cacheable: Bounded | None, fault: str | None
     ) -> Increment:
         prompt = max(pool.prompt_tokens or 0.0, 0.0)
         cached = max(prompt - pool.computed_tokens, 0.0) if pool.computed_tokens is not None else 0.0
+        listed = values.tolist()
         ratio, mostly, fully, cold = (
-            Bounded(estimate=float(e), lower=float(low), upper=float(high))
-            for e, low, high in zip(*np.split(values, 3), strict=True)
+            Bounded(estimate=listed[k], lower=listed[FIGURES + k], upper=listed[2 * FIGURES + k])
+            for k in range(FIGURES)
         )
         return Increment(
             requests=requests,
@@ -249,21 +268,20 @@ def _cells(
 
 
 def _figures(window: Array, *, fully: bool) -> RequestFigures:
-    requests = float(window[Total.REQUESTS])
+    requests = float(window[Total.REQUESTS] - window[Total.SURPLUS])
     if requests < 0.5:
         unavailable = window[Total.UNAVAILABLE_REQUESTS] > 0
         reason = Pool(requests=1, prompt_tokens=None, computed_tokens=None).unavailable if unavailable else None
         return _absent(reason or "no request finished")
     method = _method(window)
     ratio, mostly, full, cold = (
-        Figure(estimate=float(e), lower=float(low), upper=float(high), method=method)
-        for e, low, high in zip(*np.split(_shares(window[Total.ESTIMATE :] / requests), 3), strict=True)
+        Figure(estimate=e, lower=low, upper=high, method=method) for e, low, high in _shares(window, requests)
     )
     prompt = float(window[Total.PROMPT_TOKENS])
     token = 1 - float(window[Total.COMPUTED_TOKENS]) / prompt if prompt > 0 else None
     reasons: dict[str, str] = {}
     if token is None:
-        reasons["token_ratio"] = reasons["gap"] = "no interval stated consistent token sums"
+        reasons |= dict.fromkeys(("token_ratio", "gap"), "no interval stated consistent token sums")
     if not fully:
         reasons["fully_cached"] = "the engine does not state its block size"
     return RequestFigures(
@@ -293,18 +311,23 @@ def _absent(reason: str) -> RequestFigures:
 
 
 def _method(window: Array) -> Method:
-    if window[Total.EXACT_REQUESTS] == window[Total.REQUESTS]:
+    if window[Total.EXACT_REQUESTS] == window[Total.REQUESTS] and not window[Total.SURPLUS]:
         return Method.EXACT
     if window[Total.BUCKETED_REQUESTS] > 0:
         return Method.POOLED
     return Method.BOUNDS_ONLY
 
 
-def _shares(values: Array) -> Array:
-    """Undo the rounding of long running sums: shares lie in [0, 1] and estimates within their bounds."""
-    estimate, lower, upper = np.clip(values, 0.0, 1.0).reshape(3, FIGURES)
-    upper = np.maximum(upper, lower)
-    return np.concatenate((np.clip(estimate, lower, upper), lower, upper))
+def _shares(window: Array, requests: float) -> list[list[float]]:
+    """Return estimate, lower and upper bound of each figure as shares of the requests of their own.
+
+    Any observation may be the one too many. Clipping undoes the rounding of long running sums.
+    """
+    estimate, lower, upper = window[Total.ESTIMATE :].reshape(3, FIGURES)
+    lower = np.clip((lower - window[Total.SURPLUS]) / requests, 0.0, 1.0)
+    upper = np.clip(upper / requests, lower, 1.0)
+    shares = np.stack((np.clip(estimate / window[Total.REQUESTS], lower, upper), lower, upper), axis=1)
+    return [[float(value) for value in row] for row in shares]
 
 
 def _gap(token: float, ratio: Figure) -> Figure:

@@ -1,19 +1,24 @@
-"""The page at `/`: what a person sees. Pure functions of data; a handler passes in all there is to show."""
+"""The page at `/`: what a person sees. Pure functions of data; the handler passes in all there is to show."""
 
 from prefixwatch.overview.document import HEADERS, rendered
-from prefixwatch.overview.views import Choice, Diagnosis, EngineView, Overview, State, TargetView, trend_span, trend_steps
-from prefixwatch.overview.views import view as view
+from prefixwatch.overview.views import (
+    Choice,
+    EngineView,
+    Overview,
+    State,
+    TargetView,
+    overview_of,
+    trend_scale,
+)
 
 __all__ = [
     "HEADERS",
     "Choice",
-    "Diagnosis",
     "EngineView",
     "Overview",
     "State",
     "TargetView",
+    "overview_of",
     "rendered",
-    "trend_span",
-    "trend_steps",
-    "view",
+    "trend_scale",
 ]

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from prefixwatch.figures.figure import Estimate
-from prefixwatch.overview.markup import Markup, tag
-from prefixwatch.report import percent
+from prefixwatch.figures.wording import percent
+from prefixwatch.overview.markup import Content, Markup, tag
 
 WIDTH, HEIGHT = 400.0, 100.0
 _BAR_WIDTH, _BAR_HEIGHT = 100.0, 8.0
@@ -57,7 +57,13 @@ def stack(parts: Sequence[float], *, label: str) -> Markup:
         _BAR_HEIGHT,
         label,
         *(
-            tag("rect", class_=f"part{i}", x=_BAR_WIDTH * start / whole, width=_BAR_WIDTH * part / whole, height=_BAR_HEIGHT)
+            tag(
+                "rect",
+                class_=f"part{i}",
+                x=_BAR_WIDTH * start / whole,
+                width=_BAR_WIDTH * part / whole,
+                height=_BAR_HEIGHT,
+            )
             for i, (start, part) in enumerate(zip(edges, parts, strict=False))
             if part > 0
         ),
@@ -65,7 +71,7 @@ def stack(parts: Sequence[float], *, label: str) -> Markup:
     )
 
 
-def _svg(width: float, height: float, label: str, *content: Markup | None, class_: str) -> Markup:
+def _svg(width: float, height: float, label: str, *content: Content, class_: str) -> Markup:
     return tag(
         "svg", *content, class_=class_, viewBox=f"0 0 {width:g} {height:g}", preserveAspectRatio="none",
         role="img", aria_label=label,

@@ -8,15 +8,12 @@ from datetime import UTC, datetime
 from importlib import resources
 
 from prefixwatch import __version__
+from prefixwatch.figures.wording import percent
 from prefixwatch.overview.engine import engine_article, notes
 from prefixwatch.overview.listing import Row, filters, listing, rows_of
 from prefixwatch.overview.markup import Content, Markup, cut, joined, tag
 from prefixwatch.overview.state import headline, state_label, trouble
-from prefixwatch.overview.views import Overview, TargetView
-from prefixwatch.report import percent
-
-MAX_IN_FULL = 4
-"""More engines than this become a list, unless one target was chosen."""
+from prefixwatch.overview.views import MAX_IN_FULL, Overview, TargetView
 
 _FILES = resources.files("prefixwatch.overview")
 _STYLE = Markup((_FILES / "overview.css").read_text("utf-8"))
@@ -34,8 +31,8 @@ def _source(content: str) -> str:
 HEADERS = {
     # One style sheet and one script, by their hashes: nothing that a label value could smuggle in runs.
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; connect-src 'self'; img-src data:;"
-        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; connect-src 'self';"
+        " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -56,16 +53,36 @@ def rendered(overview: Overview) -> str:
         tag("style", _STYLE),
         tag("noscript", tag("meta", http_equiv="refresh", content=seconds)),
     )
-    live = tag("label", tag("input", type="checkbox", id="live", checked=True), f" refresh every {seconds} s", hidden=True)
+    live = tag(
+        "label", tag("input", type="checkbox", id="live", checked=True), f" refresh every {seconds} s", hidden=True
+    )
     top = tag("header", tag("p", "prefixwatch", class_="wordmark"), _links(), live, class_="top")
-    lost = tag("p", "prefixwatch does not answer: what stands here is as old as its time says.", id="lost", role="status", hidden=True)
-    body = tag("body", top, lost, tag("main", _main(rows, overview)), tag("script", _SCRIPT), data_refresh=seconds, data_version=__version__)
+    lost = tag(
+        "p",
+        "prefixwatch does not answer: what stands here is as old as its time says.",
+        id="lost",
+        role="status",
+        hidden=True,
+    )
+    body = tag(
+        "body",
+        top,
+        lost,
+        tag("main", _main(rows, overview)),
+        tag("script", _SCRIPT),
+        data_refresh=seconds,
+        data_version=__version__,
+    )
     return f"<!doctype html>{tag('html', head, body, lang='en')}"
 
 
 def _links() -> Markup:
     addresses = ("metrics", "api/v1/status", "healthz")
-    return tag("nav", tag("ul", (tag("li", tag("a", f"/{path}", href=path)) for path in addresses)), aria_label="Of this exporter")
+    return tag(
+        "nav",
+        tag("ul", (tag("li", tag("a", f"/{path}", href=path)) for path in addresses)),
+        aria_label="Of this exporter",
+    )
 
 
 def _title(rows: list[Row]) -> str:
@@ -78,9 +95,15 @@ def _title(rows: list[Row]) -> str:
 
 def _main(rows: list[Row], overview: Overview) -> Iterator[Content]:
     moment = datetime.fromtimestamp(overview.time, UTC)
-    yield tag("h1", "Prefix cache", tag("small", " as of ", tag("time", f"{moment:%Y-%m-%d %H:%M:%S} UTC", datetime=moment.isoformat())))
+    yield tag(
+        "h1",
+        "Prefix cache",
+        tag("small", " as of ", tag("time", f"{moment:%Y-%m-%d %H:%M:%S} UTC", datetime=moment.isoformat())),
+    )
     if overview.is_targets_file_good is False:
-        yield tag("p", "The targets file cannot be read, see the log; what was known of it stays.", class_="trouble bad")
+        yield tag(
+            "p", "The targets file cannot be read, see the log; what was known of it stays.", class_="trouble bad"
+        )
     yield filters(overview)
     if not overview.targets:
         yield _without_targets(overview)

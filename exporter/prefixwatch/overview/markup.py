@@ -4,13 +4,18 @@ Label values come from whoever runs the engine. What cannot be seen or reorders 
 (control characters, direction overrides) is shown as its escape sequence, what is long is cut.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from html import escape
 
 MAX_TEXT = 400
 MAX_NAME = 80
+DASH = "\N{EN DASH}"
+"""Stands where there is no value."""
 
+# The space in "98.0 %" and "2.2 s": a number and its unit stay on one line.
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|min|h)(?!\w))")
 _VOID = frozenset({"input", "link", "meta"})
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -24,15 +29,15 @@ class Markup(str):
 Content = str | Iterable["Content"] | None
 
 
-def tag(name: str, *content: Content, **attributes: str | float | bool | None) -> Markup:
+def tag(element: str, /, *content: Content, **attributes: str | float | bool | None) -> Markup:
     """Return an element. `class_` becomes class, `aria_label` aria-label; None and False leave one out."""
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(_plain(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    start = f"<{name}{written}>"
-    return Markup(start if name in _VOID else f"{start}{joined(content)}</{name}>")
+    start = f"<{element}{written}>"
+    return Markup(start if element in _VOID else f"{start}{joined(content)}</{element}>")
 
 
 def joined(content: Content) -> Markup:
@@ -42,7 +47,7 @@ def joined(content: Content) -> Markup:
     if isinstance(content, Markup):
         return content
     if isinstance(content, str):
-        return Markup(_escaped(cut(content, MAX_TEXT)))
+        return Markup(_escaped(_UNIT.sub("\N{NO-BREAK SPACE}", cut(content, MAX_TEXT))))
     return Markup("".join(joined(piece) for piece in content))
 
 

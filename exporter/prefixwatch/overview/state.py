@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from prefixwatch.figures.wording import duration
 from prefixwatch.overview.markup import Markup, name, tag
 from prefixwatch.overview.views import State, TargetView
-from prefixwatch.report import duration
 from prefixwatch.snapshot import EngineFigures
 
 # A shape beside the word, so that neither the colour nor the word stands alone.
@@ -24,6 +24,11 @@ def state_label(state: State) -> Markup:
     return tag("span", tag("span", sign, aria_hidden="true"), f" {state.value}", class_=f"state {mood}")
 
 
+def in_words(cause: str) -> str:
+    """Return a cause as a person would say it."""
+    return cause.replace("_", " ")
+
+
 def headline(target: TargetView, figures: EngineFigures | None, *, level: str, key: str | None = None) -> Markup:
     """Return the heading: the model and engine, at which target, of which release, with its labels."""
     snapshot = target.snapshot
@@ -31,9 +36,10 @@ def headline(target: TargetView, figures: EngineFigures | None, *, level: str, k
         title: list[Markup | str] = [name(snapshot.target)]
     else:
         title = [name(figures.model_name or "a model without a name"), tag("small", " engine ", name(figures.engine))]
-    release = f"vLLM {snapshot.release}" if snapshot.release and snapshot.dialect == "vllm" else snapshot.release
+    dialect = "vLLM" if snapshot.dialect == "vllm" else snapshot.dialect
+    release = " ".join(text for text in (dialect, snapshot.release) if text)
     facts: list[Markup] = [] if figures is None else [name(snapshot.target)]
-    facts += [name(text) for text in (release or snapshot.dialect,) if text]
+    facts += [name(release)] if release else []
     facts += [name(f"{label}={value}") for label, value in snapshot.labels.items()]
     return tag("div", tag(level, title, id=key), tag("p", _between(facts), class_="facts") if facts else None)
 

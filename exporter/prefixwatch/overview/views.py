@@ -3,12 +3,14 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
-from typing import Protocol
 
-from prefixwatch.config import Duration
+from prefixwatch.config import Config, Duration
+from prefixwatch.figures.figure import Absent
 from prefixwatch.poller import TargetStatus
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+
+MAX_IN_FULL = 4
+"""More engines than this become a list, unless one target was chosen."""
 
 _NETWORK = frozenset({"connection", "dns", "timeout"})
 _MIN_SEEN = 1 / 3
@@ -17,6 +19,8 @@ _MIN_SEEN = 1 / 3
 _TREND_STEPS, _MIN_STEPS = 40, 8
 _ALL_STEPS = 4000
 """So many steps are made for a whole page at most: they are made between polls, which wait meanwhile."""
+
+_MIN_REFRESH = Duration(2)
 
 EngineKey = tuple[str, str]
 """Model name and engine."""
@@ -35,22 +39,6 @@ class State(StrEnum):
     UP = "up"
 
 
-class Diagnosis(Protocol):
-    """Why the ratio is what it is, and what to do."""
-
-    @property
-    def cause(self) -> str: ...  # noqa: D102
-    @property
-    def confidence(self) -> str: ...  # noqa: D102
-    @property
-    def evidence(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def next_steps(self) -> Sequence[str]: ...  # noqa: D102
-
-
-_NO_DIAGNOSES: Mapping[EngineKey, Diagnosis] = MappingProxyType({})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineView:
     """One engine: its figures over the page's window as far as it was seen, and over each window that was.
@@ -61,7 +49,12 @@ class EngineView:
     figures: EngineFigures
     by_window: Mapping[str, EngineFigures] = field(default_factory=dict)
     trend: Sequence[float | None] = ()
-    diagnosis: Diagnosis | None = None
+
+    @property
+    def cause(self) -> str | None:
+        """The cause that the figures point to, None where none can be named."""
+        found = self.figures.diagnosis
+        return None if isinstance(found, Absent) else found.cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +74,7 @@ class Choice:
 
     target: str | None = None
     model: str | None = None
+    cause: str | None = None
     only_troubled: bool = False
 
     def admits(self, target: TargetView, engine: EngineView | None) -> bool:
@@ -88,6 +82,7 @@ class Choice:
         return (
             self.target in (None, target.snapshot.target)
             and (self.model is None or (engine is not None and engine.figures.model_name == self.model))
+            and (self.cause is None or (engine is not None and engine.cause == self.cause))
             and not (self.only_troubled and target.state is State.UP)
         )
 
@@ -106,26 +101,58 @@ class Overview:
     is_targets_file_good: bool | None = None
 
 
+def overview_of(
+    statuses: Sequence[TargetStatus],
+    *,
+    config: Config,
+    time: float,
+    trend_span: Duration,
+    trends: Mapping[str, Trends],
+    choice: Choice = Choice(),
+    is_discovered: bool = True,
+    is_targets_file_good: bool | None = None,
+) -> Overview:
+    """Return what there is to show of all targets. `trends` by target and engine."""
+    is_list = _engines(statuses) > MAX_IN_FULL
+    targets = []
+    for status in statuses:
+        name = status.state.target
+        is_brief = is_list and name != choice.target
+        targets.append(
+            view(
+                status,
+                window=config.diagnosis_window,
+                windows=() if is_brief else config.windows,
+                trends=trends.get(name, {}),
+            )
+        )
+    return Overview(
+        targets=targets,
+        time=time,
+        window=config.diagnosis_window,
+        trend_span=trend_span,
+        refresh=max(config.poll_interval, _MIN_REFRESH),
+        choice=choice,
+        is_discovered=is_discovered,
+        is_targets_file_good=is_targets_file_good,
+    )
+
+
 def view(
     status: TargetStatus,
     *,
     window: float,
     windows: Collection[Duration],
     trends: Trends,
-    diagnoses: Mapping[EngineKey, Diagnosis] = _NO_DIAGNOSES,
-    is_brief: bool = False,
 ) -> TargetView:
-    """Return what a status says to a person. `is_brief` leaves out the figures window by window."""
+    """Return what a status says to a person: figures over `window`, and levels over each of `windows`."""
     snapshot = status.snapshot(window)
     states = {(one.reading.model_name, one.reading.engine): one for one in status.state.engines}
     engines = []
     for figures in snapshot.engines:
         key = (figures.model_name, figures.engine)
-        spans = () if is_brief else windows
-        by_window = {str(span): states[key].figures(span, require_coverage=True) for span in spans}
-        engines.append(
-            EngineView(figures=figures, by_window=by_window, trend=trends.get(key, ()), diagnosis=diagnoses.get(key))
-        )
+        by_window = {str(span): states[key].figures(span, require_coverage=True) for span in windows}
+        engines.append(EngineView(figures=figures, by_window=by_window, trend=trends.get(key, ())))
     state = _state(status, has_engines=bool(engines))
     return TargetView(
         snapshot=snapshot,
@@ -136,35 +163,39 @@ def view(
     )
 
 
-def trend_span(statuses: Collection[TargetStatus], windows: Sequence[Duration]) -> Duration:
-    """Return the longest window of which enough was seen of some engine, else the shortest."""
+def trend_scale(statuses: Sequence[TargetStatus], config: Config) -> tuple[Duration, int]:
+    """Return over which window to draw the trend, and in how many steps.
+
+    It is the longest window of which enough was seen of some engine, else the shortest. Each step
+    holds a poll; many engines get fewer steps.
+    """
     seen = [
         span
-        for span in windows
+        for span in config.windows
         for status in statuses
         for engine in status.state.engines
         if (window := engine.windows.get(span)) is not None and window.coverage >= _MIN_SEEN
     ]
-    return max(seen, default=min(windows))
+    span = max(seen, default=min(config.windows))
+    by_polls = int(span / (1.25 * config.poll_interval))
+    by_work = max(_MIN_STEPS, _ALL_STEPS // max(1, _engines(statuses)))
+    return span, max(2, min(_TREND_STEPS, by_polls, by_work))
 
 
-def trend_steps(span: float, *, poll_interval: float, engines: int) -> int:
-    """Return in how many steps to draw the trend: each holds a poll, and many engines get fewer."""
-    by_polls = int(span / (1.25 * poll_interval))
-    by_work = max(_MIN_STEPS, _ALL_STEPS // max(1, engines))
-    return max(2, min(_TREND_STEPS, by_polls, by_work))
+def _engines(statuses: Sequence[TargetStatus]) -> int:
+    return sum(len(status.state.engines) for status in statuses)
 
 
 def _state(status: TargetStatus, *, has_engines: bool) -> State:
+    if status.is_up is None:
+        return State.WAITING
     if status.is_loading:
         return State.LOADING
     if status.is_up:
         return State.UP if has_engines else State.ERROR
     if has_engines:
         return State.LATE
-    if status.last_success is None:
-        return State.ERROR if status.errors else State.WAITING
-    return State.STALE if status.is_stale else State.ERROR
+    return State.STALE if status.is_stale and status.last_success is not None else State.ERROR
 
 
 def _advice(state: State, status: TargetStatus) -> str | None:

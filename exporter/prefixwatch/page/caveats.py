@@ -11,7 +11,7 @@ from dataclasses import dataclass
 Release = tuple[int, ...]
 """A release as numbers: (0, 11, 2)."""
 
-_RELEASE = re.compile(r"v?(\d+(?:\.\d+){1,3})")
+_RELEASE = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){1,3})(?!\d)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,8 @@ class Era:
 
 BLOCKS = Caveat(
     name="lookups_in_blocks",
-    text="lookups are counted in blocks, not tokens (V1 engine of 0.8); they become tokens where the block size is stated",
+    text="lookups are counted in blocks, not tokens (V1 engine of 0.8); "
+    "they become tokens where the block size is stated",
 )
 UNKNOWN_UNIT = Caveat(
     name="lookup_unit_unknown",
@@ -67,7 +68,9 @@ MIXED_SPELLINGS = Caveat(
     name="mixed_spellings",
     text="the page spells its names in two ways, which would count twice: the one with most samples was read",
 )
-CUT = Caveat(name="page_cut_off", text="the page ends in the middle: its last line was left out, and more may be missing")
+CUT = Caveat(
+    name="page_cut_off", text="the page ends in the middle: its last line was left out, and more may be missing"
+)
 
 _BY_RELEASE: tuple[tuple[Era, Caveat], ...] = (
     (
@@ -93,7 +96,8 @@ _BY_RELEASE: tuple[tuple[Era, Caveat], ...] = (
         Era(until=(0, 32)),
         Caveat(
             name="alignment_unstated",
-            text="what a hit is aligned to is not stated before 0.32: for hybrid models the block is larger than block_size",
+            text="what a hit is aligned to is not stated before 0.32: "
+            "for hybrid models the block is larger than block_size",
         ),
     ),
 )
@@ -124,11 +128,17 @@ def era_of(release: str | None, features: Collection[str], config_labels: Collec
     """Bound the release of a page.
 
     `features` names what the page has (quantities, and old_names, new_names, engine_label),
-    `config_labels` the labels of its cache_config_info, empty without one.
+    `config_labels` the labels of its cache_config_info, empty without one. A `release` that the
+    page contradicts is not believed: builds from source may call themselves 0.1.dev1.
     """
+    of_page = _era_of_page(features, config_labels)
     exact = parsed_release(release)
-    if exact:
-        return Era(first=exact, until=(*exact, 0))
+    if exact is None or exact < (of_page.first or exact) or (of_page.until and exact >= of_page.until):
+        return of_page
+    return Era(first=exact, until=(*exact, 0))
+
+
+def _era_of_page(features: Collection[str], config_labels: Collection[str]) -> Era:
     present = {*features, *config_labels}
     first = max((since for name, since in _FIRST_WITH if name in present), default=None)
     until = min((end for name, end in _GONE_WITH if name in present), default=None)

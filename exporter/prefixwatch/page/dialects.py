@@ -74,6 +74,8 @@ SOURCES = {
 
 CACHED_SOURCES = frozenset({"local_cache", "external"})
 
+LOOKUPS = ("queried", "hit")
+
 ENGINE_GAUGES = frozenset({"kv_usage", "requests_running", "requests_waiting"})
 """What an engine states once, whatever adapters it serves: tells engines from adapters."""
 
@@ -96,7 +98,8 @@ class Meaning:
     """What the samples of one whole name mean.
 
     `spelling` is how the name begins (a key of `PREFIXES`, empty for what is the process's own),
-    `rank` orders twins (0 is the newest name), `label` is what splits a quantity.
+    `rank` orders twins (0 is the newest name), `label` is what splits a quantity. `is_bare`: the
+    name of a counter without `_total`, which is a twin of the one with it.
     """
 
     spelling: str
@@ -105,14 +108,19 @@ class Meaning:
     is_counter: bool
     rank: int = 0
     label: str | None = None
+    is_bare: bool = False
 
 
 def _counter(spelling: str, name: str, quantity: str, rank: int = 0, label: str | None = None) -> dict[str, Meaning]:
-    """A counter is exposed with `_total`, by some collectors without, and with `_created` beside it."""
+    """Name the samples of a counter: with `_total`, by some collectors without, and `_created` beside it."""
     shared = Meaning(spelling=spelling, quantity=quantity, role=Role.VALUE, is_counter=True, rank=rank, label=label)
     value = replace(shared, role=Role.SPLIT if label else Role.VALUE)
     full = spelling + name
-    return {full + "_total": value, full: value, full + "_created": replace(shared, role=Role.CREATED)}
+    return {
+        full + "_total": value,
+        full: replace(value, is_bare=True),
+        full + "_created": replace(shared, role=Role.CREATED),
+    }
 
 
 def _histogram(spelling: str, name: str, quantity: str, *, with_buckets: bool) -> dict[str, Meaning]:
@@ -154,7 +162,9 @@ for _spelling in PREFIXES:
     NAMES |= _spelled(_spelling)
 
 FAMILIES = frozenset(
-    name.removesuffix("_sum") for name, meaning in NAMES.items() if meaning.role not in (Role.CREATED, Role.COUNT, Role.BUCKET)
+    name.removesuffix("_sum")
+    for name, meaning in NAMES.items()
+    if meaning.role not in (Role.CREATED, Role.COUNT, Role.BUCKET)
 )
 """Every wanted family, as TYPE and HELP lines name it, in either format."""
 

@@ -2,7 +2,8 @@
 
 An engine's page repeats itself: the same series in the same text, poll after
 poll, with other values. The reader remembers what the text before each value
-means, so that reading a known page is one dictionary lookup a line.
+means, and the layout of whole pages: reading a known page is one comparison a
+line, reading one that changed a dictionary lookup a line.
 
 The text is the classic format 0.0.4 or OpenMetrics 1.0
 (https://prometheus.io/docs/instrumenting/exposition_formats/).
@@ -11,18 +12,29 @@ The text is the classic format 0.0.4 or OpenMetrics 1.0
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
+
+from prefixwatch.page.layout import Layout
 
 MAX_SERIES = 50_000
 MAX_TEXTS = 200_000
+MAX_TEXT_BYTES = 4096
 
+_BOM = b"\xef\xbb\xbf"
+# Whitespace is that of ASCII throughout: the format knows no other.
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_QUOTED = r'"(?:[^"\\]|\\.)*"'
-_OTHER = re.compile(rf"\s*(?P<name>{_NAME})(?=[\s{{])")
-_SERIES = re.compile(rf'\s*(?P<name>{_NAME})?(?:\s*\{{(?P<labels>(?:[^"}}]|{_QUOTED})*)\}})?', re.DOTALL)
+_QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_OTHER = re.compile(rf"\s*(?P<name>{_NAME})(?=[\s{{])", re.ASCII)
+_SERIES = re.compile(
+    rf'\s*(?P<name>{_NAME})?(?:\s*\{{(?P<labels>[^"}}]*+(?:{_QUOTED}[^"}}]*+)*+)\}})?', re.DOTALL | re.ASCII
+)
 _LABEL = re.compile(rf"\s*(?:(?P<label>[a-zA-Z_]\w*)\s*=\s*)?(?P<text>{_QUOTED})\s*(?:,|$)", re.DOTALL | re.ASCII)
-_VALUE = re.compile(r"\s+(?P<value>[^\s#]+)(?:\s+(?P<time>[-+0-9.eE]+))?\s*(?P<exemplar>#\s*\{.*)?$", re.DOTALL)
-_DECLARATION = re.compile(rf"#\s*(?P<kind>HELP|TYPE)\s+(?P<name>{_NAME})(?:\s+(?P<text>.*))?$", re.DOTALL)
+_VALUE = re.compile(
+    r"\s+(?P<value>[^\s#]+)(?:\s+(?P<time>[-+0-9.eE]+))?\s*(?P<exemplar>#\s*\{.*)?$", re.DOTALL | re.ASCII
+)
+_NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_DECLARATION = re.compile(rf"#\s*(?P<kind>HELP|TYPE)\s+(?P<name>{_NAME})(?:\s+(?P<text>.*))?$", re.DOTALL | re.ASCII)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _JSON = re.compile(rb'[\[{]\s*(?:"[^"]*"\s*:|[\[\]{}]|$)')
 
@@ -57,7 +69,7 @@ class Page:
     """The wanted samples of one page, in its order; `values[i]` belongs to `series[i]`.
 
     `helps` and `types` hold the declarations of wanted families. `other_names` are names of other
-    samples, filled only where no wanted sample was found. `is_cut` is true where the last line
+    samples, filled only where at most one wanted sample was found. `is_cut` is true where the last line
     had no end (it was left out) or an OpenMetrics page had no `# EOF`.
     """
 
@@ -81,13 +93,15 @@ class PageReader:
     """Read pages, remembering the text of their series.
 
     `wanted` says of the whole name of a sample or a family whether it is wanted. One reader can
-    serve many targets; it forgets what it remembers at `MAX_TEXTS` texts.
+    serve many targets. What it remembers is bounded: at `MAX_TEXTS` texts it begins anew, and
+    texts above `MAX_TEXT_BYTES` are not remembered.
     """
 
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
         self._known: dict[bytes, Series | _Declaration | None] = {}
         self._interned: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        self._layouts: dict[tuple[bool, int, bytes], tuple[Layout, Page]] = {}
 
     def read(self, body: bytes, *, is_openmetrics: bool = False) -> Page:
         """Return the wanted samples of `body`.
@@ -96,29 +110,60 @@ class PageReader:
         that cannot be told from a wanted one. A broken line of another family is passed over.
         A series that stands twice with different values is an error too.
         """
-        if len(self._known) > MAX_TEXTS:
-            self._known.clear()
-            self._interned.clear()
-        lines = body.split(b"\n")
+        lines = body.removeprefix(_BOM).split(b"\n")
         unended = lines.pop()
+        place = (is_openmetrics, len(lines), _start(lines[len(lines) // 2]) if lines else b"")
+        layout, last = self._layouts.get(place, (None, None))
+        if layout is not None and last is not None and not unended:
+            values = layout.values(lines)
+            if values is not None:
+                self._layouts[place] = self._layouts.pop(place)  # the least used stands first
+                return replace(last, values=values)
         is_ended = False
         if b"# EOF" in body:
             is_ended, unended = _ends(lines, unended)
-        if unended.strip() and not lines:
+        if unended.strip() and not any(line.strip() for line in lines):
             _refuse_other_formats(unended)
+        page, is_known = self._page(lines)
+        page = replace(page, is_cut=bool(unended.strip()) or (is_openmetrics and not is_ended))
+        if is_known and not page.is_cut:
+            self._remember(place, lines, page)
+        return page
+
+    def _page(self, lines: list[bytes]) -> tuple[Page, bool]:
+        """Read all lines; say too whether each text was known already."""
+        if max(len(self._known), len(self._interned)) > MAX_TEXTS:
+            self._known.clear()
+            self._interned.clear()
+        texts_before = len(self._known)
         series, values, declared = self._samples(lines)
         if len(series) > MAX_SERIES:
             raise PageError(f"{len(series)} samples of wanted families, more than {MAX_SERIES}: a label without bound?")
         if len(set(series)) < len(series):
-            series, values = _without_repeats(series, values)
-        return Page(
+            series, values = self._without_repeats(series, values, lines)
+        page = Page(
             series=tuple(series),
             values=tuple(values),
             helps={d.name: d.text for d in declared if d.kind == "HELP"},
             types={d.name: d.text for d in declared if d.kind == "TYPE"},
-            other_names=() if series else tuple(dict.fromkeys(_names(lines))),
-            is_cut=bool(unended.strip()) or (is_openmetrics and not is_ended),
+            other_names=() if len(series) > 1 else tuple(dict.fromkeys(self._other_names(lines))),
+            is_cut=False,
         )
+        return page, len(self._known) == texts_before
+
+    def _remember(self, place: tuple[bool, int, bytes], lines: list[bytes], page: Page) -> None:
+        """Keep the layout of a page, if each of its samples is a text that is known."""
+        meanings = [self._known.get(_start(line)[:-1], line) for line in lines]
+        is_sample = [isinstance(meaning, Series) for meaning in meanings]
+        if tuple(compress(meanings, is_sample)) != page.series:
+            return  # a timestamp behind a value, or a sample that stands twice
+        starts = (
+            _start(line) if meaning is None or isinstance(meaning, Series) else None
+            for line, meaning in zip(lines, meanings, strict=True)
+        )
+        self._layouts[place] = Layout(lines, starts, is_sample), page
+        while sum(len(layout) for layout, _ in self._layouts.values()) > MAX_TEXTS:
+            del self._layouts[next(iter(self._layouts))]
 
     def _samples(self, lines: list[bytes]) -> tuple[list[Series], list[float], list[_Declaration]]:
         known = self._known
@@ -136,12 +181,12 @@ class PageReader:
                 except ValueError:
                     pass  # named below
                 else:
-                    if b"_" not in tail:
+                    if b"_" not in tail:  # Python would take 1_000, the format does not
                         values.append(value)
-                        series.append(meaning)  # type: ignore[arg-type]
+                        series.append(meaning)
                         continue
-            elif meaning.__class__ is _Declaration and meaning.line == line:  # type: ignore[union-attr]
-                declared.append(meaning)  # type: ignore[arg-type]
+            elif meaning.__class__ is _Declaration and meaning.line == line:
+                declared.append(meaning)
                 continue
             try:
                 learnt = self._learn(line, head)
@@ -163,10 +208,14 @@ class PageReader:
             return self._learn_comment(line, head)
         other = _OTHER.match(line.decode("utf-8", "replace"))
         if other and not self._wanted(other["name"]):
-            if head:
-                self._known[head] = None
+            if head.strip():  # else the name stands behind it
+                self._learn_text(head, None)
             return None
         return self._learn_sample(line, head)
+
+    def _learn_text(self, head: bytes, meaning: Series | _Declaration | None) -> None:
+        if len(head) <= MAX_TEXT_BYTES:
+            self._known[head] = meaning
 
     def _learn_comment(self, line: bytes, head: bytes) -> _Declaration | None:
         match = _DECLARATION.match(line.decode("utf-8", "replace").strip())
@@ -174,7 +223,7 @@ class PageReader:
         if match and self._wanted(match["name"]):
             meaning = _Declaration(line, match["kind"], match["name"], match["text"] or "")
         if len(head.split(None, 3)) > 2:  # else the name itself may be what differs
-            self._known[head] = meaning
+            self._learn_text(head, meaning)
         return meaning
 
     def _learn_sample(self, line: bytes, head: bytes) -> tuple[Series, float] | None:
@@ -197,8 +246,38 @@ class PageReader:
         value = _number(rest["value"], text)
         series = self._interned.setdefault((name, labels), Series(name, labels))
         if head == text[:end].encode():  # else a timestamp or the like stands behind the value
-            self._known[head] = series
+            self._learn_text(head, series)
         return series, value
+
+    def _without_repeats(
+        self, series: list[Series], values: list[float], lines: list[bytes]
+    ) -> tuple[list[Series], list[float]]:
+        """Drop repeated samples; raise where two of one series differ."""
+        first: dict[Series, float] = {}
+        for position, (one, value) in enumerate(zip(series, values, strict=True)):
+            before = first.setdefault(one, value)
+            if before != value and not (math.isnan(before) and math.isnan(value)):
+                fault = f"{one.name} stands twice with different values: are two pages glued together?"
+                raise PageError(fault, self._line_of_sample(position, lines))
+        return list(first), list(first.values())
+
+    def _line_of_sample(self, position: int, lines: list[bytes]) -> int:
+        for number, line in enumerate(lines, 1):
+            position -= len(self._samples([line])[0])
+            if position < 0:
+                return number
+        raise IndexError(position)
+
+    def _other_names(self, lines: list[bytes]) -> Iterator[str]:
+        for line in lines:
+            match = _OTHER.match(line.decode("utf-8", "replace"))
+            if match and not self._wanted(match["name"]):
+                yield match["name"]
+
+
+def _start(line: bytes) -> bytes:
+    """Return the text before the last word of a line, with the space in between."""
+    return line[: line.rfind(b" ") + 1]
 
 
 def _ends(lines: list[bytes], unended: bytes) -> tuple[bool, bytes]:
@@ -210,22 +289,6 @@ def _ends(lines: list[bytes], unended: bytes) -> tuple[bool, bytes]:
     if any(line.strip() for line in lines[marks[0] :]) or unended.strip():
         raise PageError("text after # EOF: are two pages glued together?", marks[0] + 1)
     return True, b""
-
-
-def _without_repeats(series: list[Series], values: list[float]) -> tuple[list[Series], list[float]]:
-    """Drop repeated samples; raise where two of one series differ."""
-    first: dict[Series, float] = {}
-    for one, value in zip(series, values, strict=True):
-        if not (first.setdefault(one, value) == value or math.isnan(value)):
-            raise PageError(f"{one.name} stands twice with different values: are two pages glued together?")
-    return list(first), list(first.values())
-
-
-def _names(lines: list[bytes]) -> Iterator[str]:
-    for line in lines:
-        match = _OTHER.match(line.decode("utf-8", "replace"))
-        if match:
-            yield match["name"]
 
 
 def _name_and_labels(name: str | None, inside: str, line: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -259,13 +322,10 @@ def _refuse_other_formats(line: bytes) -> None:
 
 
 def _number(text: str, line: str) -> float:
-    """Read a value. Python would take 1_000, the format does not."""
-    try:
-        if "_" in text:
-            raise ValueError
-        return float(text)
-    except ValueError:
-        raise PageError(f'"{text[:40]}" is not a number: {_shown(line)}') from None
+    """Read a value. Python would take 1_000 and other scripts' digits, the format does not."""
+    if not _NUMBER.fullmatch(text):
+        raise PageError(f'"{_shown(text)[:40]}" is not a number: {_shown(line)}')
+    return float(text)
 
 
 def _unescaped(text: str) -> str:

@@ -7,18 +7,15 @@ worked out once, as a plan, and a page with the same series again only fills in 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from prefixwatch.page import caveats as known
 from prefixwatch.page.caveats import Caveat, Era
-from prefixwatch.page.dialects import CONFIG, ENGINE_GAUGES, NAMES, PREFIXES, SOURCES, Meaning, Role, spelling_of
+from prefixwatch.page.dialects import LOOKUPS, NAMES, PREFIXES, Role, spelling_of
 from prefixwatch.page.exposition import Page, Series
+from prefixwatch.page.places import Place, Sample, config_of, configs_of, engine_samples
 from prefixwatch.page.reading import CacheConfig, PageReading, Reading
 
-# Labels that tell engines of one page apart beside `engine` and `model_name`: Ray's replicas on a
-# node, or what a federating Prometheus or collector added.
-_INSTANCE_LABELS = ("ReplicaId", "WorkerId", "instance", "pod")
-_LOOKUPS = ("queried", "hit")
 _OTHER_ENGINES = {
     "sglang": "SGLang",
     "tgi_": "Text Generation Inference",
@@ -29,72 +26,49 @@ _OTHER_ENGINES = {
     "prefixwatch_": "prefixwatch itself",
 }
 
-type_of_place = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """A series of the page with its meaning: where its value stands and whose it may be."""
-
-    index: int
-    meaning: Meaning
-    labels: dict[str, str]
-
-    @property
-    def key(self) -> str | None:
-        """The canonical name of the value; None where a label is missing or broken."""
-        meaning = self.meaning
-        if meaning.role is Role.SPLIT:
-            word = self.labels.get(meaning.label or "", "")
-            return f"{meaning.quantity}/{SOURCES.get(word, word)}"
-        if meaning.role is Role.BUCKET:
-            try:
-                return f"{meaning.quantity}/le/{float(self.labels['le'])}"
-            except (KeyError, ValueError):
-                return None
-        if meaning.role in (Role.SUM, Role.COUNT):
-            return f"{meaning.quantity}/{meaning.role}"
-        if meaning.role is Role.CREATED and meaning.label:
-            word = self.labels.get(meaning.label, "")
-            return f"{meaning.quantity}/{SOURCES.get(word, word)}"
-        return meaning.quantity
-
 
 @dataclass(frozen=True, slots=True)
 class _EnginePlan:
-    """Which values of a page make up one engine: canonical key to indexes of the values."""
+    """Which values of a page make up one engine: canonical key to indexes of the values.
+
+    Counters have a factor too, which turns blocks into tokens.
+    """
 
     model_name: str
     engine: str
-    counters: tuple[tuple[str, tuple[int, ...]], ...]
+    counters: tuple[tuple[str, float, tuple[int, ...]], ...]
     gauges: tuple[tuple[str, tuple[int, ...]], ...]
     created: tuple[tuple[str, tuple[int, ...]], ...]
     config: CacheConfig
-    lookup_factor: float | None
-    lookup_unit: str
 
     def reading(self, values: tuple[float, ...], time: float) -> Reading:
         """Fill in the values of a page. What is not finite, or a negative count, is left out."""
         counters: dict[str, float] = {}
-        for key, indexes in self.counters:
-            value = values[indexes[0]] if len(indexes) == 1 else math.fsum(values[i] for i in indexes)
-            if 0 <= value < math.inf:
-                counters[key] = value
+        for key, factor, indexes in self.counters:
+            if len(indexes) == 1:
+                value = values[indexes[0]]
+            else:
+                parts = [values[i] for i in indexes]
+                value = sum(parts) if min(parts) >= 0 else math.nan
+            if 0 <= value * factor < math.inf:
+                counters[key] = value * factor
         gauges = {}
         for key, indexes in self.gauges:
             finite = [values[i] for i in indexes if math.isfinite(values[i])]
             if finite:
                 gauges[key] = max(finite)
-        for lookup in _LOOKUPS:
-            if lookup in counters:
-                counters[f"{lookup}_{self.lookup_unit}"] = counters.pop(lookup) * (self.lookup_factor or 1.0)
+        created = {}
+        for key, indexes in self.created:
+            finite = [values[i] for i in indexes if math.isfinite(values[i])]
+            if finite:
+                created[key] = min(finite)
         return Reading(
             time=time,
             model_name=self.model_name,
             engine=self.engine,
             counters=counters,
             gauges=gauges,
-            created={key: min(values[i] for i in indexes) for key, indexes in self.created},
+            created=created,
             config=self.config,
         )
 
@@ -110,7 +84,8 @@ class _Plan:
     caveats: tuple[Caveat, ...]
     engines: tuple[_EnginePlan, ...]
     created: tuple[int, ...]
-    process_start: int | None
+    starts: tuple[int, ...]
+    other_names: tuple[str, ...]
     why_empty: str | None
 
 
@@ -132,40 +107,44 @@ class Interpreter:
             or plan.release != release
             or plan.helps != page.helps
             or plan.types.keys() != page.types.keys()
+            or plan.other_names != page.other_names
         ):
             plan = self._plan = _planned(page, release)
         values = page.values
-        created = [values[i] for i in plan.created if math.isfinite(values[i])]
-        start = values[plan.process_start] if plan.process_start is not None else None
         return PageReading(
             time=time,
             dialect=plan.dialect,
             release=release,
             era=plan.era,
             caveats=(*plan.caveats, known.CUT) if page.is_cut else plan.caveats,
-            epoch=(min(created, default=None), start),
+            epoch=(_first(values, plan.created), _first(values, plan.starts)),
             engines=tuple(engine.reading(values, time) for engine in plan.engines),
-            why_empty=plan.why_empty if page.series or page.helps or page.types else _why_unknown(page),
+            why_empty=plan.why_empty,
         )
 
 
+def _first(values: tuple[float, ...], indexes: tuple[int, ...]) -> float | None:
+    return min((values[i] for i in indexes if math.isfinite(values[i])), default=None)
+
+
 def _planned(page: Page, release: str | None) -> _Plan:
-    samples = [_Sample(i, NAMES[s.name], dict(s.labels)) for i, s in enumerate(page.series) if s.name in NAMES]
+    samples = [Sample(i, NAMES[s.name], dict(s.labels)) for i, s in enumerate(page.series) if s.name in NAMES]
     spellings = Counter(sample.meaning.spelling for sample in samples if sample.meaning.spelling)
-    declared = {spelling_of(name) for name in (*page.helps, *page.types)} - {""}
+    declared = {spelling_of(name) for name in (*page.helps, *page.types, *page.other_names)} - {""}
     spelling = spellings.most_common(1)[0][0] if spellings else min(declared, default="")
-    used = [sample for sample in samples if sample.meaning.spelling == spelling]
+    used = [sample for sample in samples if spelling and sample.meaning.spelling == spelling]
     caveats = [known.MIXED_SPELLINGS] if len(spellings) > 1 else []
-    engines, is_unassigned = _engine_samples(used)
+    engines, is_unassigned = engine_samples(used)
     if is_unassigned:
         caveats.append(known.UNASSIGNED)
     if any("pid" in sample.labels for sample in used):
         caveats.append(known.MERGED_PROCESSES)
-    configs = _configs(used)
+    configs = configs_of(used)
     features = set(_features(used))
     era = known.era_of(release, features, {label for config in configs.values() for label in config})
-    unit = _lookup_unit(page, used, features, era)
-    if "lifetime_hit_rate" in features and not features & set(_LOOKUPS):
+    instances = {place[1] for place in engines}
+    unit = _lookup_unit(page, features, era)
+    if "lifetime_hit_rate" in features and not features & set(LOOKUPS):
         caveats.append(known.V0)
     elif unit == "blocks":
         caveats.append(known.BLOCKS)
@@ -173,7 +152,9 @@ def _planned(page: Page, release: str | None) -> _Plan:
         caveats.append(known.UNKNOWN_UNIT)
     if spelling:
         caveats.extend(known.release_caveats(era))
-    starts = [sample.index for sample in samples if sample.meaning.role is Role.PROCESS_START]
+    # A page of several processes has no one start.
+    created = [s.index for s in used if s.meaning.role is Role.CREATED and len(instances) < 2]
+    starts = [s.index for s in samples if s.meaning.role is Role.PROCESS_START and len(instances) < 2]
     return _Plan(
         series=page.series,
         helps=page.helps,
@@ -183,23 +164,22 @@ def _planned(page: Page, release: str | None) -> _Plan:
         era=era,
         caveats=tuple(caveats),
         engines=tuple(
-            _engine_plan(place, engines[place], configs.get(place[0]) or configs.get("") or {}, unit)
+            _engine_plan(place, engines[place], config_of(place, configs), unit, is_one_process=len(instances) < 2)
             for place in sorted(engines)
         ),
-        created=tuple(s.index for s in used if s.meaning.role is Role.CREATED),
-        process_start=starts[0] if starts else None,
+        created=tuple(created),
+        starts=tuple(starts),
+        other_names=page.other_names,
         why_empty=None if engines else _why_empty(page, spelling),
     )
 
 
 def _why_empty(page: Page, spelling: str) -> str:
+    """Say what the page is, where it has no engine that the table knows."""
+    if spelling and any(spelling_of(name) for name in page.other_names):
+        return "no sample of the families that are read here: a page of vLLM with only others"
     if spelling:
         return "no samples: are statistics switched off?"
-    return _why_unknown(page)
-
-
-def _why_unknown(page: Page) -> str:
-    """Say what the page is, where it is not an engine's that the table knows."""
     if not page.other_names:
         return "no vLLM metrics on this page" if page.series else "the page is empty"
     for start, engine in _OTHER_ENGINES.items():
@@ -208,72 +188,17 @@ def _why_unknown(page: Page) -> str:
     return f"no vLLM metrics on this page: it begins with {page.other_names[0]}"
 
 
-def _engine_samples(samples: list[_Sample]) -> tuple[dict[type_of_place, list[_Sample]], bool]:
-    """Give each sample to its engine: (engine, instance, model name); say whether some found none.
-
-    Series of one engine may stand under several pids, and request counts under the names of
-    its adapters; a series may lack the labels altogether.
-    """
-    groups: dict[type_of_place, list[_Sample]] = defaultdict(list)
-    for sample in samples:
-        if sample.meaning.role is not Role.CONFIG:
-            labels = sample.labels
-            instance = next((labels[name] for name in _INSTANCE_LABELS if labels.get(name)), "")
-            groups[labels.get("engine", ""), instance, labels.get("model_name", "")].append(sample)
-    homes = {place: _home(place, groups) for place in groups}
-    engines: dict[type_of_place, list[_Sample]] = defaultdict(list)
-    for place, home in homes.items():
-        if home is not None:
-            engines[home].extend(groups[place])
-    return dict(engines), None in homes.values()
-
-
-def _home(place: type_of_place, groups: Mapping[type_of_place, list[_Sample]]) -> type_of_place | None:
-    """Return the engine that a group of series belongs to, itself or another; None if unclear."""
-    if place[0] and place[2] and _is_engine(groups[place]):
-        return place
-    # Labels that the group has must agree; those that it lacks are filled in. The model name of
-    # an adapter differs from its engine's.
-    matching = [
-        other
-        for other, samples in groups.items()
-        if _is_engine(samples) and other[2] and place[0] in ("", other[0]) and place[1] in ("", other[1])
-    ]
-    named = [other for other in matching if place[2] in ("", other[2])]
-    if place in matching:
-        return place
-    for candidates in (named, matching):
-        if len(candidates) == 1:
-            return candidates[0]
-    if matching:
-        return None
-    # No engine-level series at all: each name stands for itself, and nameless series join it.
-    bearers = [other for other in groups if other[2]]
-    if place[2] or not bearers:
-        return place
-    return bearers[0] if len(bearers) == 1 else None
-
-
-def _is_engine(samples: list[_Sample]) -> bool:
-    return any(s.meaning.quantity in ENGINE_GAUGES or s.meaning.quantity in _LOOKUPS for s in samples)
-
-
-def _configs(samples: list[_Sample]) -> dict[str, dict[str, str]]:
-    """Return the labels of each engine's cache_config_info; before 0.9 it names no engine."""
-    return {s.labels.get("engine", ""): s.labels for s in samples if s.meaning.role is Role.CONFIG}
-
-
-def _features(samples: list[_Sample]) -> Iterator[str]:
+def _features(samples: list[Sample]) -> Iterator[str]:
     """Name what bounds the release of a page, as `caveats.era_of` wants it."""
     for sample in samples:
         yield sample.meaning.quantity
         if "engine" in sample.labels:
             yield "engine_label"
-        if sample.meaning.quantity in _LOOKUPS:
+        if sample.meaning.quantity in LOOKUPS:
             yield "old_names" if sample.meaning.rank else "new_names"
 
 
-def _lookup_unit(page: Page, samples: list[_Sample], features: set[str], era: Era) -> str:
+def _lookup_unit(page: Page, features: set[str], era: Era) -> str:
     """Return "tokens", "blocks", or "units" where nothing says which of the two.
 
     The new names always count tokens, and the old ones do beside them (0.9 to 0.11). Alone, the
@@ -296,7 +221,7 @@ def _lookup_unit(page: Page, samples: list[_Sample], features: set[str], era: Er
 
 
 def _engine_plan(
-    place: type_of_place, samples: list[_Sample], config_labels: Mapping[str, str], unit: str
+    place: Place, samples: list[Sample], config_labels: Mapping[str, str], unit: str, *, is_one_process: bool
 ) -> _EnginePlan:
     newest = _newest_names(samples)
     counters: dict[str, list[int]] = defaultdict(list)
@@ -304,32 +229,36 @@ def _engine_plan(
     created: dict[str, list[int]] = defaultdict(list)
     for sample in samples:
         meaning, key = sample.meaning, sample.key
-        if key is None or meaning.rank != newest.get(meaning.quantity, meaning.rank):
+        rank, is_bare = newest.get(meaning.quantity, (meaning.rank, meaning.is_bare))
+        if key is None or meaning.rank != rank:
             continue
         if meaning.role is Role.CREATED:
             created[key].append(sample.index)
-        else:
+        elif meaning.is_bare == is_bare:
             (counters if meaning.is_counter else gauges)[key].append(sample.index)
     config = CacheConfig.of_labels(config_labels)
-    factor = float(config.block_size) if unit == "blocks" and config.block_size else None
+    factor = 1.0
+    if unit == "blocks" and config.block_size is not None:
+        unit, factor = "tokens", float(config.block_size)
     engine, instance, model_name = place
     return _EnginePlan(
         model_name=model_name,
-        engine="/".join(part for part in (engine or "0", instance) if part),
-        counters=tuple((key, tuple(indexes)) for key, indexes in counters.items()),
+        engine=f"{engine or '0'}/{instance}" if instance and not is_one_process else engine or "0",
+        counters=tuple(
+            (f"{key}_{unit}", factor, tuple(indexes)) if key in LOOKUPS else (key, 1.0, tuple(indexes))
+            for key, indexes in counters.items()
+        ),
         gauges=tuple((key, tuple(indexes)) for key, indexes in gauges.items()),
         created=tuple((key, tuple(indexes)) for key, indexes in created.items()),
         config=config,
-        lookup_factor=factor,
-        lookup_unit="tokens" if factor else unit,
     )
 
 
-def _newest_names(samples: list[_Sample]) -> dict[str, int]:
-    """Return the rank of the newest name that has a sample, by quantity: twins are never added."""
-    newest: dict[str, int] = {}
+def _newest_names(samples: list[Sample]) -> dict[str, tuple[int, bool]]:
+    """Return (rank, is_bare) of the best name that has a sample, by quantity: twins are never added."""
+    newest: dict[str, tuple[int, bool]] = {}
     for sample in samples:
         if sample.meaning.role is not Role.CREATED:
-            quantity, rank = sample.meaning.quantity, sample.meaning.rank
-            newest[quantity] = min(rank, newest.get(quantity, rank))
+            quantity, name = sample.meaning.quantity, (sample.meaning.rank, sample.meaning.is_bare)
+            newest[quantity] = min(name, newest.get(quantity, name))
     return newest

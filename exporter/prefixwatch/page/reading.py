@@ -1,10 +1,14 @@
 """One engine at one instant, in canonical quantities."""
 
+import itertools
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from prefixwatch.page.caveats import Caveat, Era
+
+_SIZE = re.compile(r"[1-9][0-9]{0,14}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,10 +123,10 @@ def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | No
         return None
     finite = [(edge, value) for edge, value in cumulative if math.isfinite(edge)]
     bounds = [0.0, *(value for _, value in finite), count]
-    counts = tuple(max(0.0, upper - lower) for lower, upper in zip(bounds, bounds[1:], strict=False))
+    counts = tuple(max(0.0, upper - lower) for lower, upper in itertools.pairwise(bounds))
     return Histogram(edges=tuple(edge for edge, _ in finite), counts=counts, count=count, total=total)
 
 
 def _size(labels: Mapping[str, str], name: str) -> int | None:
     text = labels.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
+    return int(text) if _SIZE.fullmatch(text) else None

@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_LADDER = 14  # sizes tried between the smallest and the greatest possible
-_SPREADS = np.array((0.003, 0.05, 0.2, 0.5))  # standard deviation over mean of a warm request's cached tokens
-_MOST_POOLS = 32  # enough to weigh the hypotheses
+_LADDER = 12  # sizes tried between the smallest and the greatest possible
+_SPREADS = np.array((0.003, 0.1, 0.45))  # standard deviation over mean of a warm request's cached tokens
 _MOST_KEPT = 6  # of the hypotheses, the likeliest
 _STEPS = np.arange(-6, 7)  # numbers of warm requests summed over, in half standard deviations or whole requests
 _MOST_REQUESTS = 4096
@@ -52,20 +51,23 @@ class Split:
         return np.clip(expected @ self.weight, 0.0, counts)
 
 
-def split(counts: Array, cached: Array, noise: Array, *, smallest: float, greatest: float) -> Split | None:
+def split(
+    counts: Array, cached: Array, noise: Array, *, mean: float, smallest: float, greatest: float, most_pools: int
+) -> Split | None:
     """Return the split of a cell from its pools; None: nothing was cached in it, every request is cold.
 
-    `smallest` and `greatest` bound the cached tokens of one warm request.
+    `mean`: cached tokens of a request of the cell, cold ones included; `smallest` and `greatest` bound those of a warm
+    one. `cached` may be negative: it is what other cells leave of a pool's sum. The hypotheses are weighed by at most
+    `most_pools` pools.
     """
-    total = counts.sum()
-    mean = max(float(cached.sum()), 0.0) / total if total > 0 else 0.0
-    if greatest <= smallest or mean <= 1e-6 * greatest:
+    total = float(counts.sum())
+    if total <= 0 or greatest <= smallest or mean <= 1e-6 * greatest:
         return None
     floor = min(0.25 / total, 0.25)
     size, spread, prior = _grid(counts, cached, max(mean, smallest), max(greatest, mean))
     cold = np.clip(1 - mean / size, floor, 1 - floor)
     some = np.flatnonzero(counts >= 0.5)
-    some = some[:: len(some) // _MOST_POOLS + 1]
+    some = some[:: len(some) // most_pools + 1]
     likelihood, _ = _read(counts[some], cached[some], noise[some], size, spread, cold)
     score = likelihood.sum(axis=0) + prior
     weight = np.exp(score - score.max())
@@ -80,18 +82,16 @@ def _grid(counts: Array, cached: Array, low: float, high: float) -> tuple[Array,
     Beside the ladder stand the sizes that the pools themselves suggest: a pool without a cold request shows s itself.
     """
     ladder = low * (high / low) ** np.linspace(0, 1, _LADDER)
-    near = low * np.array((1.003, 1.01, 1.02, 1.04))
+    near = low * np.array((1.003, 1.02))
     filled = counts >= 0.5
-    own = np.quantile(cached[filled] / counts[filled], (0.4, 0.5, 0.6, 0.75, 0.9, 0.97, 1.0)) if filled.any() else low
+    own = np.quantile(cached[filled] / counts[filled], (0.5, 0.75, 0.9, 0.97, 1.0)) if filled.any() else low
     sizes = np.unique(np.clip(np.concatenate((ladder, near, np.atleast_1d(own))), low, high))
     share = np.gradient(np.log(sizes)) if len(sizes) > 1 else np.ones(1)
     prior = np.log(np.maximum(share, 1e-6))
     return np.repeat(sizes, len(_SPREADS)), np.tile(_SPREADS, len(sizes)), np.repeat(prior, len(_SPREADS))
 
 
-def _read(
-    counts: Array, cached: Array, noise: Array, size: Array, spread: Array, cold: Array
-) -> tuple[Array, Array]:
+def _read(counts: Array, cached: Array, noise: Array, size: Array, spread: Array, cold: Array) -> tuple[Array, Array]:
     """Return log likelihood and expected warm requests of each pool under each hypothesis, both (pools, m).
 
     The number of warm requests is binomial, their cached tokens normal; the sum runs over the numbers that matter, a

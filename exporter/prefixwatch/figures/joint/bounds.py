@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .simplex import dual_values
+from prefixwatch.figures.joint.simplex import dual_values
 
 Array = npt.NDArray[np.float64]
 Point = tuple[float, float]
@@ -43,6 +43,7 @@ class Buckets:
 
     @classmethod
     def of(cls, edges: Sequence[float], *, limit: float) -> Buckets:
+        """Take the finite upper edges, which need not be whole; `limit` is the greatest number there can be."""
         inner = np.floor(np.asarray(edges, dtype=np.float64))
         return cls(low=np.concatenate(([0.0], inner + 1)), high=np.concatenate((inner, [limit])))
 

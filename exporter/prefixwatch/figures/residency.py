@@ -1,0 +1,89 @@
+"""How long blocks stay in the pool, from vLLM's opt-in histograms (`--kv-cache-metrics`).
+
+Each sampled block gives one observation at its eviction: its lifetime, how long it had been idle,
+and the gaps between its uses. Two things to know of them (vllm/v1/core/kv_cache_metrics.py): they
+see blocks that were never in the cache, since a finished request hands back its last, partly filled
+block, whose next use counts as an eviction; and they are sampled, at a rate the page does not state.
+A block that is evicted without ever having been touched again adds nothing to the gaps.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prefixwatch.figures.figure import Absent
+from prefixwatch.page.reading import Histogram, histogram_of
+
+QUANTILES = (0.5, 0.9, 0.99)
+LATE = 0.5
+"""A gap this share of the median idle time before eviction, or longer, is a late reuse."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residency:
+    """What a window's evicted blocks went through; times in seconds, quantiles by 0.5, 0.9, 0.99.
+
+    `evictions`: sampled ones. `gaps_per_eviction`: how often a block was used again before it went.
+    `late_reuse_share`: of those reuses, how many came after at least half the time that a block
+    typically survives untouched. Under LRU a reuse is seen only if it comes in time; where many come
+    late, others come too late. Absent without any reuse.
+    """
+
+    evictions: float
+    lifetime_seconds: Mapping[float, float]
+    idle_seconds: Mapping[float, float]
+    reuse_gap_seconds: Mapping[float, float]
+    mean_lifetime_seconds: float
+    mean_idle_seconds: float
+    gaps_per_eviction: float
+    late_reuse_share: float | Absent
+
+
+def residency(increases: Mapping[str, float]) -> Residency | Absent:
+    """Return the residency of a window's evicted blocks."""
+    lifetime, idle = histogram_of(increases, "block_lifetime_seconds"), histogram_of(increases, "block_idle_seconds")
+    gap = histogram_of(increases, "block_reuse_gap_seconds")
+    if lifetime is None or idle is None or gap is None:
+        return Absent("no residency histograms on this page: vLLM writes them with --kv-cache-metrics")
+    if not lifetime.count > 0 or not idle.count > 0:
+        return Absent("no sampled block was evicted")
+    late: float | Absent = Absent("no evicted block had been used again")
+    if gap.count > 0:
+        late = 1.0 - share_below(gap, LATE * quantile(idle, 0.5))
+    return Residency(
+        evictions=lifetime.count,
+        lifetime_seconds=quantiles(lifetime),
+        idle_seconds=quantiles(idle),
+        reuse_gap_seconds=quantiles(gap) if gap.count > 0 else {},
+        mean_lifetime_seconds=lifetime.total / lifetime.count,
+        mean_idle_seconds=idle.total / idle.count,
+        gaps_per_eviction=gap.count / lifetime.count,
+        late_reuse_share=late,
+    )
+
+
+def quantiles(histogram: Histogram) -> dict[float, float]:
+    """Return the quantiles of a histogram that has observations."""
+    return {share: quantile(histogram, share) for share in QUANTILES}
+
+
+def quantile(histogram: Histogram, share: float) -> float:
+    """Return a quantile, linear within its bucket; the last finite edge where it lies above (as PromQL does)."""
+    rank = share * sum(histogram.counts)
+    lower, seen = 0.0, 0.0
+    for edge, count in zip((*histogram.edges, math.inf), histogram.counts, strict=True):
+        if count and seen + count >= rank:
+            return lower if math.isinf(edge) else lower + (edge - lower) * (rank - seen) / count
+        lower, seen = edge, seen + count
+    return lower
+
+
+def share_below(histogram: Histogram, value: float) -> float:
+    """Return the share of observations up to `value`, linear within its bucket."""
+    lower, seen, total = 0.0, 0.0, sum(histogram.counts)
+    for edge, count in zip((*histogram.edges, math.inf), histogram.counts, strict=True):
+        if value < edge:
+            inside = 0.0 if math.isinf(edge) else (value - lower) / (edge - lower)
+            return (seen + count * inside) / total
+        lower, seen = edge, seen + count
+    return 1.0

@@ -1,0 +1,22 @@
+"""Figures in a person's words."""
+
+from prefixwatch.figures.figure import Absent, Estimate
+
+
+def percent(value: float | Absent) -> str:
+    """Return 0.768 as "76.8 %", an absent one as a dash."""
+    return "-" if isinstance(value, Absent) else f"{value * 100:.1f} %"
+
+
+def span(estimate: Estimate) -> str:
+    """Return the bounds of a share as "55 to 60 %"."""
+    if estimate.method == "exact":
+        return "exact"
+    return f"{estimate.lower * 100:.0f} to {estimate.upper * 100:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as a person would say them."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,44 @@
+"""The layout of a page: its lines but for their values.
+
+Poll after poll an engine writes the same lines with other values. Whether a page still has a known
+layout is checked by comparing what its lines begin with, which is much faster than to look each
+line up.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import compress
+
+
+class Layout:
+    """What each line of a page begins with, and which of them are samples.
+
+    A sample or a line that is passed over is given by its text up to its value, with the space in
+    between; any other line (`starts` of None) by the whole of it.
+    """
+
+    def __init__(self, lines: Sequence[bytes], starts: Iterable[bytes | None], is_sample: Sequence[bool]) -> None:
+        starts = list(starts)
+        self._is_sample = is_sample
+        self._is_whole = [start is None for start in starts]
+        self._whole = list(compress(lines, self._is_whole))
+        self._starts = [line if start is None else start for line, start in zip(lines, starts, strict=True)]
+        self._lengths = [len(start) for start in compress(self._starts, is_sample)]
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+        return len(self._starts)
+
+    def values(self, lines: Sequence[bytes]) -> tuple[float, ...] | None:
+        """Return the values of the samples of a page of this layout; None where it has another."""
+        if len(lines) != len(self._starts) or not all(map(bytes.startswith, lines, self._starts)):
+            return None
+        if list(compress(lines, self._is_whole)) != self._whole:
+            return None
+        samples = zip(compress(lines, self._is_sample), self._lengths, strict=True)
+        texts = [line[length:] for line, length in samples]
+        if b"_" in b"".join(texts):  # Python would take 1_000, the format does not
+            return None
+        try:
+            return tuple(map(float, texts))
+        except ValueError:
+            return None
