@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except (ConfigError, TraceError, PageError, DemoError) as error:
-        print(f"prefixwatch: {error}", file=sys.stderr)
+        line = str(error).replace("\n", "\\n")  # a file's name may hold any character
+        print(f"prefixwatch: {line}", file=sys.stderr)
         return _UNUSABLE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -264,6 +265,9 @@ def _duration(text: str) -> Duration:
 
 def _moment(text: str) -> float:
     try:
-        return float(text)
+        moment = float(text)
     except ValueError:
         return _duration(text)
+    if not 0 <= moment < float("inf"):
+        raise argparse.ArgumentTypeError(f'"{text}" is not a moment; use unix seconds, or a form like "45s"')
+    return moment

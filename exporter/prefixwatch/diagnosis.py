@@ -9,13 +9,15 @@ Rules in order of precedence; the first that holds decides:
 5. `eviction` under pressure: preemptions, a queue and usage near 1 at once.
 6. `decode_bound` or `healthy` where the ratio is near its ceiling.
 7. What the cache events show, which is certain: `eviction`, `cache_key_split`, `prompt_divergence`.
-8. `eviction` where reuses crowd the time that an idle block survives (residency), or under
+8. `eviction` where blocks in use are evicted, their reuses crowd the time that an idle block
+   survives (residency), and requests that find anything find most of their prompt; or under
    pressure short of 5.
 9. `warming_up`: the engine started a moment ago, and the ratio is low.
-10. `prompt_divergence`: the ratio is low although the pool never filled.
-11. `decode_bound` or `healthy` where the ratio is not low, and no loss can be or is seen: the pool
+10. `insufficient_evidence` where the ratio is low over a handful of requests.
+11. `prompt_divergence`: the ratio is low although the pool never filled.
+12. `decode_bound` or `healthy` where the ratio is not low, and no loss can be or is seen: the pool
     never filled, or residency shows no late reuse.
-12. `insufficient_evidence`: the ratio is below its ceiling, the pool has filled, and nothing tells
+13. `insufficient_evidence`: the ratio is below its ceiling, the pool has filled, and nothing tells
     eviction from diverging prompts. A block that is never used again before its eviction looks the
     same under both.
 
@@ -70,7 +72,9 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     `near_full`: usage from here on means that running requests hold the pool. `late_reuses`: this
     share of reuses in the later half of a block's idle life says that many come too late; chance
     visits within a life that short make 0.5, conversations that ended next to nothing.
-    `min_evictions`: fewer sampled evictions say nothing. `reused`: below this hit ratio nothing is
+    `evicted_reuses`: below this share of all use, evicted blocks were not the ones in use.
+    `min_evictions`: fewer sampled evictions say nothing. `min_requests`: a low ratio over fewer says
+    nothing, since the first request of each prefix misses. `reused`: below this hit ratio nothing is
     reused, so no loss can be put down to eviction. `warm_up_seconds`: a cache that young is cold.
     `output_dwarfs_prompt`, `small_prefill_share`: from here on decoding is where the time goes.
     `avoidable`: this share of avoidable misses (events) is eviction; `split`: of key splits.
@@ -81,7 +85,9 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     short_ceiling: float = 0.25
     near_full: float = 0.95
     late_reuses: float = 0.2
+    evicted_reuses: float = 0.1
     min_evictions: int = 20
+    min_requests: int = 20
     reused: float = 0.05
     warm_up_seconds: float = 30.0
     output_dwarfs_prompt: float = 2.0
@@ -139,6 +145,14 @@ class _Case:
     @property
     def is_reused(self) -> bool:
         return self.ratio is not None and self.ratio >= self.limits.reused
+
+    @property
+    def is_found_in_parts(self) -> bool:
+        """Say whether even a request that finds something finds little: more memory gives none of them more."""
+        ratio, cold = self.figures.request_hit_ratio, self.figures.cold_request_ratio
+        if isinstance(ratio, Absent) or isinstance(cold, Absent) or cold.estimate >= 1:
+            return False
+        return ratio.estimate / (1 - cold.estimate) < self.limits.low_of_ceiling * self.ceiling
 
     def pressure(self) -> list[str]:
         """Name the signs that running requests crowd the cache out."""
@@ -219,7 +233,9 @@ def _short(case: _Case) -> Diagnosis | None:
     is_low = isinstance(ceiling, Estimate) and ceiling.estimate < case.limits.short_ceiling
     if not is_low and (not fits or case.is_reused):
         return None
-    evidence = [f"these prompt lengths allow a hit ratio of {percent(case.ceiling)} at most"]
+    evidence = []
+    if isinstance(ceiling, Estimate):
+        evidence.append(f"these prompt lengths allow a hit ratio of {percent(ceiling.estimate)} at most")
     if not isinstance(mean, Absent) and not isinstance(block, Absent):
         evidence.append(
             f"prompts have {mean:,.0f} tokens on average, and only whole blocks of {block:,.0f} can be found"
@@ -270,6 +286,8 @@ def _by_residency(case: _Case) -> Diagnosis | None:
     late, residency = case.late(), case.residency
     if late is None or residency is None or late < case.limits.late_reuses or not case.is_reused:
         return None
+    if _number(residency.evicted_reuse_share) < case.limits.evicted_reuses or case.is_found_in_parts:
+        return None
     idle, gap = residency.idle_seconds[0.5], residency.reuse_gap_seconds[0.5]
     signs = [
         f"blocks are evicted after {duration(idle)} idle, and come back after {duration(gap)} (medians):"
@@ -294,6 +312,17 @@ def _warming(case: _Case) -> Diagnosis | None:
     return _of(
         Cause.WARMING_UP, Confidence.MEDIUM, [f"the engine started {duration(case.age)} ago, with an empty cache"],
         ["wait: the first request of each prefix always misses"],
+    )  # fmt: skip
+
+
+def _too_few(case: _Case) -> Diagnosis | None:
+    requests = case.figures.requests
+    if not case.is_low or isinstance(requests, Absent) or requests >= case.limits.min_requests:
+        return None
+    return _of(
+        Cause.INSUFFICIENT_EVIDENCE, Confidence.LOW,
+        [_on_ratio(case), f"only {requests:,.0f} requests finished: the first request of each prefix always misses"],
+        ["wait for more requests, or look at a longer window"],
     )  # fmt: skip
 
 
@@ -325,10 +354,8 @@ def _unknown(case: _Case) -> Diagnosis:
     steps = []
     if case.residency is None:
         steps.append("start vLLM with --kv-cache-metrics, which shows how long blocks survive and when they come back")
-    elif not case.late():
-        evidence.append(
-            "no evicted block had been used again: that looks the same under eviction and diverging prompts"
-        )
+    elif isinstance(case.residency.late_reuse_share, Absent):
+        evidence.append(f"{case.residency.late_reuse_share.reason}: so it is under eviction and diverging prompts alike")
     steps.append(
         "start vLLM with cache events (--kv-events-config with enable_kv_cache_events), which settle it: a block"
         " stored again after its removal is a miss that more memory would have avoided"
@@ -338,7 +365,7 @@ def _unknown(case: _Case) -> Diagnosis:
 
 _RULES = (
     _frozen, _disabled, _idle, _short, _under_pressure, _near_ceiling, _by_events, _by_residency, _by_some_pressure,
-    _warming, _unfilled, _no_loss, _unknown,
+    _warming, _too_few, _unfilled, _no_loss, _unknown,
 )  # fmt: skip
 
 

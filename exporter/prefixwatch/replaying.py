@@ -31,13 +31,16 @@ def read_page(content: bytes, name: str) -> TargetSnapshot:
     """Read one page, since its engine's start. Raises `PageError`."""
     if content.startswith(b"# SCRAPE "):
         raise NotAPage("this is a recorded trace: use `prefixwatch replay`", 1)
-    page = Interpreter().interpret(PageReader(is_wanted).read(content), time=0.0)
+    read = PageReader(is_wanted).read(content)
+    if read.is_cut and not (read.series or read.other_names or read.helps or read.types):
+        raise NotAPage("not one whole line of metrics: is this a page, or the beginning of one?", 1)
+    page = Interpreter().interpret(read, time=0.0)
     engines = []
     for reading in page.engines:
         figures = window_figures(reading, since_start(reading), era=page.era)
         engines.append(EngineFigures.of(figures, diagnose(figures)))
     return TargetSnapshot(
-        target=name,
+        target=_text(name),
         is_up=True,
         dialect=page.dialect,
         release=None,
@@ -54,7 +57,7 @@ def replay(path: Path, *, until: float | None = None) -> Replayed:
     where the file is no trace, or no scrape of it could be used.
     """
     reader, interpreter = PageReader(is_wanted), Interpreter()
-    watch = TargetWatch(path.name or str(path))
+    watch = TargetWatch(_text(path.name or str(path)))
     used, faults, start, is_up = 0, [], None, False
     for scrape in scrapes(path):
         start = scrape.time if start is None else start
@@ -82,3 +85,8 @@ def replay(path: Path, *, until: float | None = None) -> Replayed:
     if not used:
         raise TraceError(f"{path}: {faults[0] if faults else 'line 1: no scrape of this trace gave a page'}")
     return Replayed(watch=watch, used=used, unused=len(faults), first_fault=faults[0] if faults else None, is_up=is_up)
+
+
+def _text(name: str) -> str:
+    """Return a file's name as text: one that is not UTF-8 cannot be written anywhere."""
+    return name.encode("utf-8", "replace").decode()

@@ -75,7 +75,10 @@ class EngineWatch:
         if self.last is None:
             return False
         names = (*(f"queried_{unit}" for unit in ratios.LOOKUP_UNITS), "prompt_tokens")
-        return any(reading.counters.get(name, 0.0) < self.last.counters.get(name, 0.0) for name in names)
+        # One that is missing has not fallen: the page may be cut off.
+        return any(
+            reading.counters[name] < self.last.counters.get(name, 0.0) for name in names if name in reading.counters
+        )
 
     def add(
         self, reading: Reading, *, restarted: bool = False, counts: bool = True, process_start: float | None = None
@@ -143,7 +146,8 @@ class EngineWatch:
         `diagnosed`: the span whose diagnosis is held until another has lasted; None: none is.
         """
         assert self.last is not None
-        windows = {span: self.history.window(span) for span in spans}
+        wanted = {*spans} if diagnosed is None else {*spans, diagnosed}
+        windows = {span: self.history.window(span) for span in wanted}
         state = EngineState(
             reading=self.last,
             windows=windows,
@@ -279,7 +283,8 @@ class TargetWatch:
                 self.engines[_key(reading)] = engine
             engine.add(
                 reading,
-                restarted=verdict is Verdict.RESTARTED,
+                # A page of several processes states no epoch: there each engine's own counters tell.
+                restarted=verdict is Verdict.RESTARTED and (page.epoch != (None, None) or engine.has_fallen(reading)),
                 counts=verdict is not Verdict.UNCLEAR,
                 process_start=page.epoch[1],
             )

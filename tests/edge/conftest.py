@@ -2,6 +2,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+
 from edge.engines import Engine, trace
 
 

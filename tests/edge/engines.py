@@ -61,7 +61,7 @@ def of_process(page: bytes, started: float) -> bytes:
 
 @dataclass(kw_only=True)
 class Engine:
-    """Serve `page` at /metrics until `answer` is something else. 
+    """Serve `page` at /metrics until `answer` is something else.
 
     `bytes_sent`: of an endless answer; `played`: the pages that `playing` gave.
     """

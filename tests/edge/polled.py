@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Self
 
-from edge.engines import Engine
 from prometheus_client import CollectorRegistry, generate_latest
 
+from edge.engines import Engine
 from prefixwatch.catalog import METRICS, PREFIX, Group
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Access, Config, Duration, host_and_port

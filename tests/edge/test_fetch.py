@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+
 from edge import engines
 from edge.certificates import Authority
 from edge.engines import Engine
-
+from edge.waiting import until
 from prefixwatch.config import Access
 from prefixwatch.fetch import Address, Body, Fetcher, FetchError, session
 
@@ -29,9 +30,9 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @asynccontextmanager
-async def fetching(*, timeout: float = 5.0, max_bytes: int = 2**20) -> AsyncIterator[Fetcher]:
+async def fetching(*, seconds: float = 5.0, max_bytes: int = 2**20) -> AsyncIterator[Fetcher]:
     async with session() as shared:
-        yield Fetcher(shared, timeout=timeout, max_bytes=max_bytes)
+        yield Fetcher(shared, timeout=seconds, max_bytes=max_bytes)
 
 
 async def outcome(address: Address, **options: float) -> Body | FetchError:
@@ -39,8 +40,9 @@ async def outcome(address: Address, **options: float) -> Body | FetchError:
         try:
             return await fetcher.page(address)
         except FetchError as error:
-            assert "\n" not in str(error), "an error is one line"
-            return error
+            result = error
+    assert "\n" not in str(result), "an error is one line"
+    return result
 
 
 def kind(result: Body | FetchError) -> str:
@@ -96,7 +98,9 @@ async def test_a_client_certificate(authority: Authority, stranger: Authority) -
     assert all(kind(result) == "tls" or "client certificate?" in str(result) for result in results[1:])
 
 
-async def test_a_renewed_certificate_is_read_without_a_restart(authority: Authority, stranger: Authority, tmp_path) -> None:
+async def test_a_renewed_certificate_is_read_without_a_restart(
+    authority: Authority, stranger: Authority, tmp_path
+) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_bytes(stranger.ca_file.read_bytes())
     async with Engine(page=PAGE, tls=authority.server("renewed")) as engine, fetching() as fetcher:
@@ -175,7 +179,7 @@ async def test_files_of_certificates_that_cannot_be_used(engine: Engine, authori
 async def test_the_time_of_a_whole_answer_is_bounded(engine: Engine, answer: engines.Answer) -> None:
     engine.answer = answer
     before = time.monotonic()
-    assert kind(await outcome(Address(url=engine.url), timeout=0.2)) == "timeout"
+    assert kind(await outcome(Address(url=engine.url), seconds=0.2)) == "timeout"
     assert time.monotonic() - before < 5
 
 
@@ -192,7 +196,7 @@ async def test_a_host_that_accepts_no_connection_in_time() -> None:
                 filler.setblocking(False)
                 filler.connect_ex(("127.0.0.1", port))
                 fillers.append(filler)
-            assert kind(await outcome(Address(url=f"http://127.0.0.1:{port}/metrics"), timeout=0.3)) == "timeout"
+            assert kind(await outcome(Address(url=f"http://127.0.0.1:{port}/metrics"), seconds=0.3)) == "timeout"
         finally:
             for filler in fillers:
                 filler.close()
@@ -235,7 +239,7 @@ async def test_a_query_is_not_shown_in_errors(engine: Engine, answer: engines.An
     url = engine.url + "?key=hunter2"
     if answer is None:
         await engine.stop()
-    result = await outcome(Address(url=url), timeout=0.2)
+    result = await outcome(Address(url=url), seconds=0.2)
     assert isinstance(result, FetchError)
     assert "hunter" not in str(result)
     assert result.__cause__ is None
@@ -278,8 +282,7 @@ async def test_a_poll_that_is_cancelled_leaves_no_connection_behind(engine: Engi
     engine.answer = engines.hang
     async with fetching() as fetcher:
         task = asyncio.create_task(fetcher.page(Address(url=engine.url)))
-        while not engine.requests:
-            await asyncio.sleep(0.001)
+        await until(lambda: engine.requests)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

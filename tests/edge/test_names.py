@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from edge.waiting import until
 from prefixwatch.names import AT_ONCE, Names
 
 
@@ -46,8 +47,7 @@ def test_the_end_of_the_process_waits_for_no_lookup(gate) -> None:
 async def test_askers_share_a_lookup_and_one_that_gives_up_does_not_end_it(gate) -> None:
     names = Names()
     first, second = (asyncio.create_task(names.addresses("a", 1)) for _ in range(2))
-    while not gate.running:
-        await asyncio.sleep(0)
+    await until(lambda: gate.running)
     first.cancel()
     gate.set()
     assert await second == [(socket.AF_INET6, "fe80::1%3"), (socket.AF_INET, "10.0.0.1")]
@@ -58,9 +58,7 @@ async def test_askers_share_a_lookup_and_one_that_gives_up_does_not_end_it(gate)
 async def test_only_so_many_run_at_once_and_the_rest_follow(gate) -> None:
     names = Names()
     asked = [asyncio.create_task(names.addresses(f"n{i}", 1)) for i in range(AT_ONCE + 5)]
-    while len(gate.running) < AT_ONCE:
-        await asyncio.sleep(0)
-    assert len(gate.running) == AT_ONCE
+    await until(lambda: len(gate.running) == AT_ONCE)
     gate.set()
     assert all(await asyncio.gather(*asked))
     assert len(gate.running) == AT_ONCE + 5

@@ -5,10 +5,10 @@ import logging
 import re
 
 import pytest
+
 from edge import engines
 from edge.engines import Engine, of_process, relabelled, trace
 from edge.polled import CONFIG, OF_ENGINES, OF_WINDOWS, PASSED_THROUGH, Polled
-
 from prefixwatch.config import Access, Config, Duration
 from prefixwatch.poller import BACKOFF, FAST_RETRIES, JITTER, TargetPoller, steady_clock, watch_of
 from prefixwatch.watch import TargetWatch
@@ -318,7 +318,7 @@ def test_the_steady_clock_starts_at_the_systems_time_and_ignores_jumps(monkeypat
     ],
 )
 def test_backoff(missed: int, seconds: float) -> None:
-    poller = _idle_poller(jitter=lambda low, high: high)
+    poller = _idle_poller(Config(), jitter=lambda low, high: high)
     poller._missed = missed
     assert poller.delay() == pytest.approx(seconds * (1 + JITTER))
     poller._jitter = lambda low, high: low
@@ -331,7 +331,7 @@ def test_backoff_never_polls_faster_than_configured() -> None:
     assert poller.delay() == 60
 
 
-def _idle_poller(config: Config = Config(), *, jitter: object) -> TargetPoller:
+def _idle_poller(config: Config, *, jitter: object) -> TargetPoller:
     target = Polled(Engine())._target
     watch = watch_of(target, config)
     return TargetPoller(target, config, None, None, watch=watch, spans=(), clock=lambda: 0.0, jitter=jitter)

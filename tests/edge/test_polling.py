@@ -6,14 +6,14 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
+
 from edge import engines
 from edge.engines import Engine, trace
 from edge.waiting import until
-
 from prefixwatch.config import Config, Duration, TargetConfig
 from prefixwatch.poller import Poller, TargetPoller, TargetStatus
 from prefixwatch.web import application
@@ -108,7 +108,9 @@ async def test_polls_spread_over_the_interval_and_stay_spread() -> None:
 
 
 async def test_ready_once_a_round_has_ended_whatever_its_result_and_for_good() -> None:
-    async with Engine(page=PAGE, answer=engines.hang) as silent, Engine(page=PAGE) as good:
+    async with AsyncExitStack() as stack:
+        silent, good = [await stack.enter_async_context(Engine(page=PAGE)) for _ in range(2)]
+        silent.answer = engines.hang
         async with running(config_of(silent, good, poll_timeout=Duration(0.3))) as poller:
             assert not poller.is_ready
             await until(lambda: status_of(poller, good) and status_of(poller, good).is_up)

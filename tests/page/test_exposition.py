@@ -214,8 +214,9 @@ def test_a_bare_word_may_be_a_torn_line():
     ],
 )
 def test_another_format_is_said_to_be_so(body, fault):
-    with pytest.raises(NotAPage, match=fault):
+    with pytest.raises(NotAPage, match=fault) as caught:
         reader().read(body)
+    assert caught.value.line == len(body[: len(body) - len(body.lstrip())].split(b"\n"))
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixwatch.page.dialects import NAMES, PREFIXES, is_wanted
-from prefixwatch.page.exposition import PageReader
+from prefixwatch.page.exposition import PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.replaying import read_page
+from prefixwatch.snapshot import encoded
 from prefixwatch.watch import Refused, TargetWatch
 from writing import ENGINE, config_line, figures, line, page, read, watched
 
@@ -469,6 +470,28 @@ def test_a_page_of_no_known_engine_is_said_to_be_so(text, why):
     assert (target["dialect"], target["engines"], target["error"]) == ("unknown", [], found.why_empty)
 
 
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        pytest.param(b"Not Found", "line 1: not one whole line of metrics", id="prose"),
+        pytest.param(b"\xff\xfe", "line 1: not one whole line of metrics", id="noise"),
+        pytest.param(b"vllm:prompt_tokens_total 5", "line 1: not one whole line of metrics", id="half a line"),
+        pytest.param(
+            b"# SCRAPE 1000\nvllm:prompt_tokens_total 5\n", "line 1: this is a recorded trace: use", id="a trace"
+        ),
+        pytest.param(b"<html>", "line 1: this is HTML", id="HTML"),
+    ],
+)
+def test_what_is_no_page_is_an_error(content, fault):
+    with pytest.raises(PageError, match=fault):
+        read_page(content, "page")
+
+
+def test_a_file_whose_name_is_not_utf8_can_be_shown():
+    target = read_page(page(PAIR).encode(), "na\udcffme")
+    assert b'"na?me"' in encoded([target])
+
+
 def test_a_vllm_page_of_other_families_is_vllms():
     found = read('vllm:nixl_num_failed_transfers_total{engine="0"} 1\n')
     assert (found.dialect, found.engines) == ("vllm", ())
@@ -505,6 +528,10 @@ def place(engine: str = "", model: str = "", **others: str) -> dict[str, str]:
             [("a", "0", {"queried_tokens": 1000}), ("b", "0", {"queried_tokens": 2000})], [], id="two models, no engine label",
         ),
         pytest.param(page(PAIR, place("", "m")), [("m", "0", {"queried_tokens": 1000})], [], id="no engine label"),
+        pytest.param(
+            page({"kv_cache_usage_perc": 0.5, "prompt_tokens_total": 7}, {}) + page(PAIR, place("0", "")),
+            [("", "0", {"queried_tokens": 1000, "prompt_tokens": 7})], [], id="no model name anywhere",
+        ),
         pytest.param(page(PAIR, {}), [("", "0", {"queried_tokens": 1000})], [], id="no labels at all"),
         pytest.param(
             page(PAIR, place("0", "m")) + page({"prompt_tokens_total": 7}, place("", "m"))

@@ -6,6 +6,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from prefixwatch.figures.pooled import sum_fits
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounded:
@@ -31,7 +33,9 @@ def cacheable_tokens(
     counts that cannot belong to this sum.
     """
     requests = sum(counts)
-    if not requests > 0 or not prompt_tokens >= 0 or len(counts) != len(edges) + 1 or min(counts) < 0:
+    if len(counts) != len(edges) + 1 or list(edges) != sorted(edges) or min(counts) < 0 or not requests > 0:
+        return None
+    if not math.isfinite(prompt_tokens) or not sum_fits(counts, edges, prompt_tokens):
         return None
     if requests == 1:
         whole = max(math.ceil(prompt_tokens) - 1, 0) // block_tokens * block_tokens
@@ -47,9 +51,8 @@ def cacheable_tokens(
             likely += count * mean_loss
     if not any_above:
         return Bounded(estimate=0.0, lower=0.0, upper=0.0)
-    if least > prompt_tokens:
-        return None
-    lower, upper = max(prompt_tokens - most, 0.0), prompt_tokens - least
+    upper = max(prompt_tokens - least, 0.0)
+    lower = min(max(prompt_tokens - most, 0.0), upper)
     return Bounded(estimate=min(max(prompt_tokens - likely, lower), upper), lower=lower, upper=upper)
 
 

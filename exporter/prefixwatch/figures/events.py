@@ -19,7 +19,8 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 STORED, REMOVED, AGAIN = "own/blocks_stored", "own/blocks_removed", "own/blocks_stored_again"
 SPLIT, PLACED = "own/blocks_key_split", "own/blocks_placed"
-JUDGED, SPARED = "events/judged", "events/spared/"
+SPARED = "own/blocks_spared/"
+JUDGED = "events/judged"
 _LIFETIME = "events/lifetime/"
 _STEPS_PER_DOUBLING = 8
 _SHORTEST = 0.001
@@ -68,7 +69,8 @@ CacheEvent = Stored | Removed | Cleared
 class EventTally:
     """Add up what one engine's events say. The events are those of its own pool, in order.
 
-    `bound`: how many blocks are remembered; beyond it they are sampled by hash.
+    `bound`: how many blocks are remembered; beyond it they are sampled by hash. `emptied_at`: when
+    the cache was last seen to be cleared, unix seconds.
     """
 
     def __init__(self, bound: int = DEFAULT_BOUND) -> None:
@@ -78,6 +80,10 @@ class EventTally:
         self._sampled = self._again = 0
         self._zones = [0] * (len(POOLS) + 1)
         self._weighted: Counter[str] = Counter()
+        self._pool: int | None = None
+        self._seen_removed = 0
+        self._has_past = True
+        self.emptied_at: float | None = None
 
     @property
     def sampling_rate(self) -> float:
@@ -92,6 +98,7 @@ class EventTally:
     def set_pool(self, blocks: int | None) -> None:
         """State the size of the pool, as the engine's page says it."""
         if blocks:
+            self._pool = blocks
             self._blocks.set_pool(blocks)
 
     def observe(self, event: CacheEvent) -> None:
@@ -104,10 +111,27 @@ class EventTally:
                 self._observe_removed(event)
             case Cleared():
                 self._blocks.forget_contents()
+                self._has_past, self.emptied_at = True, event.time
+
+    def joined_late(self) -> None:
+        """Take note that the engine had been at work before its first event was seen."""
+        self._has_past = False
+
+    def unknown_past(self, *, is_pool_filled: bool | None) -> Absent | None:
+        """Return why it cannot be told which blocks had been evicted before; None where it can.
+
+        It can from the start on, while nothing was evicted, or once the whole pool was evicted under watch.
+        """
+        if self._has_past or is_pool_filled is False or (self._pool and self._seen_removed >= self._pool):
+            return None
+        return Absent(
+            "the watch began after the engine did: what was evicted before is not known until the pool was written over"
+        )
 
     def restarted(self, at: float | None = None) -> None:
         """Take note that the engine began anew, with an empty cache; `at` where the time is known."""
         self._blocks.forget_contents(before=at)
+        self._has_past = True
 
     def lost(self) -> None:
         """Take note that events were lost: which blocks are cached is no longer known."""
@@ -164,6 +188,7 @@ class EventTally:
 
     def _observe_removed(self, event: Removed) -> None:
         self._removed += len(event.hashes)
+        self._seen_removed += len(event.hashes)
         salt, blocks = _salt(event.group), self._blocks
         for value in event.hashes:
             name = (value ^ salt) * _SPREAD & _MASK
@@ -176,57 +201,73 @@ class EventTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventCounts:
+    """How many blocks the events of a window are about, and how long evicted ones were cached.
+
+    `blocks_stored` and `blocks_removed` are exact; the rest is taken from the share of blocks that
+    `sampling_rate` states. `block_lifetime_seconds`: by quantile ("0.5").
+    """
+
+    blocks_stored: float
+    blocks_removed: float
+    blocks_stored_again: float
+    block_lifetime_seconds: Mapping[str, float] | Absent
+    sampling_rate: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFigures:
     """What the events of one engine say over a window, or why they do not.
 
     Ratios in 0..1, the working set in pools. `whatif`: the avoidable-miss ratio to expect of a
-    larger pool, by its name ("2x"). `lifetimes`: seconds from a block's store to its eviction, by
-    quantile ("0.5"). `key_split_ratio`: of the blocks whose place in the prompt is known, those
-    whose tokens were stored before under another adapter or salt. `sampling_rate`: the share of
-    blocks that ratios and lifetimes are taken from; the numbers of stores and removals are exact.
+    larger pool, by its name ("2x"). `key_split_ratio`: of the blocks whose place in the prompt is
+    known, those whose tokens were stored there before under another adapter or salt.
     """
 
-    stored: float | Absent
-    removed: float | Absent
-    stored_again: float | Absent
     avoidable_miss_ratio: float | Absent
     working_set_ratio: float | Absent
     whatif: Mapping[str, float] | Absent
     key_split_ratio: float | Absent
-    lifetimes: Mapping[str, float] | Absent
-    sampling_rate: float | Absent
+    counts: EventCounts | Absent
 
     @classmethod
     def absent(cls, why: Absent) -> "EventFigures":
         """Return all of them absent."""
-        return cls(
-            stored=why, removed=why, stored_again=why, avoidable_miss_ratio=why, working_set_ratio=why,
-            whatif=why, key_split_ratio=why, lifetimes=why, sampling_rate=why,
-        )  # fmt: skip
+        return cls(avoidable_miss_ratio=why, working_set_ratio=why, whatif=why, key_split_ratio=why, counts=why)
 
 
 def event_figures(
-    increases: Mapping[str, float], *, distinct: float, pool_blocks: int | None, sampling_rate: float
+    increases: Mapping[str, float],
+    *,
+    distinct: float,
+    pool_blocks: int | None,
+    sampling_rate: float,
+    unknown_past: Absent | None = None,
 ) -> EventFigures:
-    """Derive the figures of a window. `distinct`: how many different blocks were stored in it."""
+    """Derive the figures of a window.
+
+    `distinct`: how many different blocks were stored in it. `unknown_past`: why it cannot be told
+    which blocks had been evicted before, if it cannot.
+    """
     if STORED not in increases:
         return EventFigures.absent(Absent("no cache events were read in this window"))
-    judged, again = increases.get(JUDGED, 0.0), increases.get(AGAIN, 0.0)
-    placed = increases.get(PLACED, 0.0)
-    none_stored = Absent("no block was stored")
-    no_pool = Absent("the page does not state the number of blocks (num_gpu_blocks)")
+    judged, again, placed = (increases.get(name, 0.0) for name in (JUDGED, AGAIN, PLACED))
+    no_pool = None if pool_blocks else Absent("the page does not state the number of blocks (num_gpu_blocks)")
+    why_not = unknown_past or (None if judged > 0 else Absent("no block was stored"))
     return EventFigures(
-        stored=increases[STORED],
-        removed=increases.get(REMOVED, 0.0),
-        stored_again=again,
-        avoidable_miss_ratio=_share(again, judged) if judged > 0 else none_stored,
-        working_set_ratio=distinct / pool_blocks if pool_blocks else no_pool,
-        whatif=(whatif(increases) if judged > 0 else none_stored) if pool_blocks else no_pool,
+        avoidable_miss_ratio=why_not or _share(again, judged),
+        working_set_ratio=no_pool or distinct / (pool_blocks or 1),
+        whatif=why_not or no_pool or whatif(increases),
         key_split_ratio=_share(increases.get(SPLIT, 0.0), placed)
         if placed > 0
         else Absent("no block was stored of which the events say the tokens and their place"),
-        lifetimes=_quantiles(increases),
-        sampling_rate=sampling_rate,
+        counts=EventCounts(
+            blocks_stored=increases[STORED],
+            blocks_removed=increases.get(REMOVED, 0.0),
+            blocks_stored_again=again,
+            block_lifetime_seconds=_quantiles(increases),
+            sampling_rate=sampling_rate,
+        ),
     )
 
 

@@ -33,7 +33,7 @@ def written_tokens(increases: Mapping[str, float]) -> float | Absent:
         return sum(sources.values()) - sources.get("local_cache", 0.0) + generated
     cached, prompt = cached_and_prompt_tokens(increases)
     if not isinstance(cached, Absent):
-        return prompt - cached + generated
+        return max(0.0, prompt - cached) + generated
     total, hit = increases.get("prompt_tokens"), increases.get("hit_tokens")
     if total is None or hit is None:
         return Absent("no counters that tell computed from cached prompt tokens")

@@ -6,7 +6,6 @@ more than C + g blocks (Mattson et al., "Evaluation techniques for storage hiera
 Hits within the pool move no ghost, so it does no harm that the engine does not announce them.
 """
 
-from array import array
 from collections.abc import Sequence
 
 _NONE = -1
@@ -24,7 +23,9 @@ class GhostList:
         self._capacities = list(capacities)
         zones = len(capacities) + 1
         self._first, self._last, self._sizes = [_NONE] * zones, [_NONE] * zones, [0] * zones
-        self._newer, self._older, self._zone = array("i"), array("i"), bytearray()
+        self._newer: list[int] = []
+        self._older: list[int] = []
+        self._zone = bytearray()
 
     def __len__(self) -> int:
         return sum(self._sizes)
@@ -36,23 +37,28 @@ class GhostList:
         return self._zone[slot]
 
     def push(self, slot: int) -> None:
-        """Add a slot that is no ghost as the newest."""
+        """Add a slot that is no ghost as the newest; of each full zone the oldest moves on to the next."""
         if slot >= len(self._zone):
             more = slot + 1 - len(self._zone)
             self._newer.extend([_NONE] * more)
             self._older.extend([_NONE] * more)
             self._zone.extend([_ABSENT] * more)
-        newest = next((first for first in self._first if first != _NONE), _NONE)
-        self._newer[slot], self._older[slot] = _NONE, newest
+        first, last, sizes, newer = self._first, self._last, self._sizes, self._newer
+        newest = next((one for one in first if one != _NONE), _NONE)
+        newer[slot], self._older[slot] = _NONE, newest
         if newest != _NONE:
-            self._newer[newest] = slot
-        self._enter_front(0, slot)
+            newer[newest] = slot
+        entering, zone = slot, 0
         for zone, capacity in enumerate(self._capacities):
-            if self._sizes[zone] <= capacity:
+            if sizes[zone] < capacity:
                 break
-            oldest = self._last[zone]
-            self._leave(zone, oldest)
-            self._enter_front(zone + 1, oldest)
+            if capacity:
+                oldest = last[zone]
+                self._zone[entering], first[zone], last[zone] = zone, entering, newer[oldest]
+                entering = oldest
+        else:
+            zone = len(self._capacities)
+        self._enter_front(zone, entering)
 
     def remove(self, slot: int) -> int:
         """Take a ghost out; return the zone in which it lay. What is older moves up by one."""

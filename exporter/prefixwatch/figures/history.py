@@ -30,8 +30,8 @@ class _Point:
 class Window:
     """What the counters and gauges of one engine did between `start` and `end` (unix seconds).
 
-    `increases` holds the counters that were read at least twice up to the end; a counter that is
-    not in it is unknown, not zero. `peaks`: highest value of each gauge that was read after
+    `increases` holds the counters whose growth was known at the end: read at least twice, or seen to
+    begin; a counter that is not in it is unknown, not zero. `peaks`: highest value of each gauge that was read after
     `start`. `wanted_seconds` is the length asked for, None for everything seen. `ledger`: running
     sums that someone else keeps, as they stood at both ends.
     """
@@ -68,7 +68,6 @@ class History:
         self._index: dict[str, int] = {}
         self._totals = np.zeros(0)
         self._last: dict[str, float] = {}
-        self._readings: dict[str, int] = {}
         self._last_read: dict[str, float] = {}
         self._points: list[_Point] = []
         self._unthinned = 0
@@ -112,7 +111,6 @@ class History:
             elif last is not None:
                 grown[key] = value - last if value >= last else value
             self._last[key] = value
-            self._readings[key] = self._readings.get(key, 0) + 1
             self._last_read[key] = time
         if restarted:
             for key in self._last.keys() - counters.keys():
@@ -127,7 +125,6 @@ class History:
         """
         point = self._points[-1]
         for key in amounts:
-            self._readings[key] = self._readings.get(key, 1) + 1
             self._last_read[key] = point.time
         totals = self._grow(amounts)
         self._points[-1] = _Point(point.time, totals, point.peaks, point.ledger if ledger is None else ledger)
@@ -165,9 +162,9 @@ class History:
         ]
 
     def intervals(self, keys: Sequence[str]) -> NDArray[np.float64]:
-        """Return what these counters grew by between neighbouring points, shape (points - 1, keys), oldest first.
+        """Return what these counters grew by between neighbouring points, shape (n, keys), oldest first.
 
-        NaN: a counter that was not known then.
+        It begins where all of them are known; n is 0 where one never was.
         """
         columns = [self._index.get(key, -1) for key in keys]
         if -1 in columns or len(self._points) < 2:
@@ -188,7 +185,7 @@ class History:
         increases = {
             key: float(grown[index])
             for key, index in self._index.items()
-            if index < len(grown) and self._readings[key] > 1 and self._last_read[key] > start.time
+            if index < len(grown) and self._last_read[key] > start.time
         }
         peaks: dict[str, float] = {}
         for point in self._points[first + 1 : last + 1]:

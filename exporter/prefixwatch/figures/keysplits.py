@@ -46,28 +46,23 @@ class KeySplits:
             return 0, 0
         judged = split = 0
         tokens, key = place
-        known = self._keys_at
+        known, parents = self._keys_at, self._parents
         for name, content, own in zip(names, contents, keys, strict=True):
             tokens = hash((tokens, content)) & _SPACE_MASK
             if own is not None:
                 key = hash((key, own)) & _SPACE_MASK
             if name < threshold:
-                self._remember_parent(name, (tokens, key))
+                parents[name] = (tokens, key)
             if tokens < threshold:
                 judged += 1
                 last = known.pop(tokens, None)
                 split += last is not None and last != key
                 known[tokens] = key
-        self._remember_parent(names[-1], (tokens, key))
-        if len(known) > self._bound:
-            _drop_oldest_half(known)
+        parents[names[-1]] = (tokens, key)  # whatever is sampled: the prompt may go on
+        for remembered in (known, parents):
+            if len(remembered) > self._bound:
+                _drop_oldest_half(remembered)
         return judged, split
-
-    def _remember_parent(self, name: int, place: Place) -> None:
-        self._parents.pop(name, None)
-        self._parents[name] = place
-        if len(self._parents) > self._bound:
-            _drop_oldest_half(self._parents)
 
 
 def _drop_oldest_half(remembered: dict[int, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ class Pool:
                 return f"{name} buckets do not match their edges"
             if min(counts) < 0 or sum(counts) != self.requests:
                 return f"{name} buckets do not add up to the requests"
-            if not _possible(counts, edges, total):
+            if not sum_fits(counts, edges, total):
                 return f"{name} sum does not fit its buckets"
         return None
 
@@ -82,8 +83,8 @@ class Pool:
         )
 
 
-def _possible(counts: tuple[int, ...], edges: tuple[float, ...], total: float) -> bool:
-    """Whether whole numbers in these buckets (lower, upper] can have this sum."""
+def sum_fits(counts: Sequence[float], edges: Sequence[float], total: float) -> bool:
+    """Whether whole numbers in these buckets (lower, upper], counts not cumulative, can have this sum."""
     lows = (0.0, *(math.floor(edge) + 1.0 for edge in edges))
     highs = (*(float(math.floor(edge)) for edge in edges), math.inf)
     if any(count and low > high for count, low, high in zip(counts, lows, highs, strict=True)):

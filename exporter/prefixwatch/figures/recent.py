@@ -13,7 +13,8 @@ Array = npt.NDArray[np.float64]
 _CUTS = 10
 _LEARNING_POOLS = 6  # searched for every bound; after them one bound now and then
 _SEARCH_EVERY = 24
-_FIT_EVERY = 192  # pools, once there are many
+_FIT_EVERY = 192  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
+_USUAL_PAIRINGS = 30
 
 
 class Recent:
@@ -106,7 +107,7 @@ class Recent:
             values = _values(estimates, bounds)
             self._known[again] = values
         seen = self.end - self._begin
-        self._next_fit = self.end + min(seen, _FIT_EVERY)
+        self._next_fit = self.end + min(seen, _FIT_EVERY * max(1, len(model.share) // _USUAL_PAIRINGS))
         self._fit = model
         return model
 

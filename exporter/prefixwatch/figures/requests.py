@@ -1,9 +1,9 @@
 """Request-level figures from pooled counts: what the token ratio hides.
 
 vLLM states what each request got from the cache only in sums and histograms. A poll interval pools the requests that
-finished in it. One request is stated exactly. For more, `pairing` bounds each figure by every pairing of prompts and
-computed tokens that the two histograms and sums allow, and `fitting` estimates it from the joint distribution that
-explains all recent pools. Both add up over pools, so a window is the difference of two running sums.
+finished in it. One request is stated exactly. For more, `joint.bounds` bounds each figure by every pairing of prompts
+and computed tokens that the two histograms and sums allow, and `joint.fitting` estimates it from the joint
+distribution that explains all recent pools. Both add up over pools, so a window is the difference of two running sums.
 
 What an observation is:
 
@@ -43,7 +43,6 @@ class Method(enum.Enum):
     EXACT = "exact"  # every pool left one possibility
     POOLED = "pooled"  # fitted to the pools
     BOUNDS_ONLY = "bounds_only"  # no histogram: the estimate is no better than a guess within the bounds
-    UNAVAILABLE = "unavailable"
 
 
 class Total(enum.IntEnum):
@@ -234,13 +233,15 @@ class RequestEstimator:
     def _cacheable(self, pool: Pool) -> Bounded | None:
         if self._block is None or pool.prompt_counts is None or pool.prompt_tokens is None or pool.torn:
             return None
+        if sum(pool.prompt_counts) != pool.requests:
+            return None
         return cacheable_tokens(pool.prompt_counts, pool.prompt_edges, pool.prompt_tokens, block_tokens=self._block)
 
     def _increment(
         self, pool: Pool, requests: int, values: Array, cacheable: Bounded | None, fault: str | None
     ) -> Increment:
-        prompt = max(pool.prompt_tokens or 0.0, 0.0)
-        cached = max(prompt - pool.computed_tokens, 0.0) if pool.computed_tokens is not None else 0.0
+        prompt = _tokens(pool.prompt_tokens)
+        cached = 0.0 if pool.computed_tokens is None else max(prompt - _tokens(pool.computed_tokens), 0.0)
         listed = values.tolist()
         ratio, mostly, fully, cold = (
             Bounded(estimate=listed[k], lower=listed[FIGURES + k], upper=listed[2 * FIGURES + k])
@@ -265,6 +266,11 @@ def _cells(
 ) -> Cells:
     """Return the geometry of two histograms; engines with the same buckets share it."""
     return Cells(prompt_edges, computed_edges, limit=limit, block=block, grain=grain)
+
+
+def _tokens(value: float | None) -> float:
+    """Return what a counter may add: torn sums may be anything, but a counter never falls."""
+    return value if value is not None and math.isfinite(value) and value > 0 else 0.0
 
 
 def _figures(window: Array, *, fully: bool) -> RequestFigures:

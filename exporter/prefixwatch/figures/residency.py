@@ -4,14 +4,16 @@ Each sampled block gives one observation at its eviction: its lifetime, how long
 and the gaps between its uses. Two things to know of them (vllm/v1/core/kv_cache_metrics.py): they
 see blocks that were never in the cache, since a finished request hands back its last, partly filled
 block, whose next use counts as an eviction; and they are sampled, at a rate the page does not state.
-A block that is evicted without ever having been touched again adds nothing to the gaps.
+A gap lies between two uses after the first: a block that was found in the cache at most once before its
+eviction adds none.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prefixwatch.figures.figure import Absent
+from prefixwatch.figures.eviction import written_tokens
+from prefixwatch.figures.figure import Absent, ratio
 from prefixwatch.page.reading import Histogram, histogram_of
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -26,7 +28,9 @@ class Residency:
     `evictions`: sampled ones. `gaps_per_eviction`: how often a block was used again before it went.
     `late_reuse_share`: of those reuses, how many came after at least half the time that a block
     typically survives untouched. Under LRU a reuse is seen only if it comes in time; where many come
-    late, others come too late. Absent without any reuse.
+    late, others come too late. Absent without any reuse. `evicted_reuse_share`: how much the evicted
+    blocks were in use, as a share of how much all blocks are (hit / written tokens). Near 0 where the
+    blocks in use stay, and what is evicted is what nobody came back for; 1 where every block goes.
     """
 
     evictions: float
@@ -37,6 +41,7 @@ class Residency:
     mean_idle_seconds: float
     gaps_per_eviction: float
     late_reuse_share: float | Absent
+    evicted_reuse_share: float | Absent
 
 
 def residency(increases: Mapping[str, float]) -> Residency | Absent:
@@ -47,9 +52,17 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
         return Absent("no residency histograms on this page: vLLM writes them with --kv-cache-metrics")
     if not lifetime.count > 0 or not idle.count > 0:
         return Absent("no sampled block was evicted")
-    late: float | Absent = Absent("no evicted block had been used again")
+    if not lifetime.edges or not idle.edges or not gap.edges:
+        return Absent("the residency histograms have no buckets on this page")
+    late: float | Absent = Absent("no evicted block had been used again more than once")
     if gap.count > 0:
         late = 1.0 - share_below(gap, LATE * quantile(idle, 0.5))
+    gaps_per_eviction = gap.count / lifetime.count
+    reuse = ratio(
+        increases.get("hit_tokens", Absent("no hits in tokens on this page")),
+        written_tokens(increases),
+        when_zero="nothing was written into the pool",
+    )
     return Residency(
         evictions=lifetime.count,
         lifetime_seconds=quantiles(lifetime),
@@ -57,8 +70,9 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
         reuse_gap_seconds=quantiles(gap) if gap.count > 0 else {},
         mean_lifetime_seconds=lifetime.total / lifetime.count,
         mean_idle_seconds=idle.total / idle.count,
-        gaps_per_eviction=gap.count / lifetime.count,
+        gaps_per_eviction=gaps_per_eviction,
         late_reuse_share=late,
+        evicted_reuse_share=ratio(gaps_per_eviction, reuse, when_zero="nothing was found in the cache"),
     )
 
 

@@ -123,7 +123,7 @@ class PageReader:
         if b"# EOF" in body:
             is_ended, unended = _ends(lines, unended)
         if unended.strip() and not any(line.strip() for line in lines):
-            _refuse_other_formats(unended)
+            _refuse_other_formats(unended, len(lines) + 1)
         page, is_known = self._page(lines)
         page = replace(page, is_cut=bool(unended.strip()) or (is_openmetrics and not is_ended))
         if is_known and not page.is_cut:
@@ -311,14 +311,14 @@ def _name_and_labels(name: str | None, inside: str, line: str) -> tuple[str, tup
     return name, tuple(sorted(labels.items()))
 
 
-def _refuse_other_formats(line: bytes) -> None:
+def _refuse_other_formats(line: bytes, number: int | None = None) -> None:
     start = line.lstrip()[:200]
     if start[:1] == b"<":
-        raise NotAPage("this is HTML or XML, not a page of metrics")
+        raise NotAPage("this is HTML or XML, not a page of metrics", number)
     if _JSON.match(start):
-        raise NotAPage("this is JSON, not a page of metrics")
+        raise NotAPage("this is JSON, not a page of metrics", number)
     if start[:2] == b"\x1f\x8b":
-        raise NotAPage("this is compressed (gzip): decompress it first")
+        raise NotAPage("this is compressed (gzip): decompress it first", number)
 
 
 def _number(text: str, line: str) -> float:

@@ -83,7 +83,11 @@ def _home(place: Place, groups: Collection[Place], with_gauges: Collection[Place
         return place
     if len(groups) > _MAX_PLACES:
         return None
-    fitting = [o for o in groups if o != place and o[2] and engine in ("", o[0]) and instance in ("", o[1])]
+    fitting = [
+        other
+        for other in groups
+        if other != place and engine in ("", other[0]) and instance in ("", other[1]) and (other[2] or not model_name)
+    ]
     engines = [other for other in fitting if other in with_gauges]
     named = [other for other in engines if model_name in ("", other[2])]
     of_adapter = [] if is_engine else engines

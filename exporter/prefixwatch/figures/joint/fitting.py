@@ -172,7 +172,7 @@ def fit(
     if before is not None:
         start = 0.9 * before.spread_over(rows, columns) + 0.1 * start
     counts, share = fit_pairs(margins, pairs, start, rounds=SETTLING_ROUNDS if thorough else PASSING_ROUNDS)
-    prompts, prompt_variance = prompt_means(margins, pairs)
+    prompts, prompt_variance = prompt_means(margins, pairs, counts)
     pairs = pairs.narrowed(prompts, prompt_variance, block)
     joint = Joint(
         rows=rows,

@@ -14,6 +14,7 @@ Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
 _ROUNDS = 8  # of means and variances in turn; both settle in fewer
+_PAIR_ROUNDS = 4  # of the pairings, which begin from their buckets
 _RIDGE = 0.02  # requests that a mean's prior weighs: next to nothing, but it settles what the pools leave open
 _KEEP = 1.0  # the same for a pairing's cached tokens, whose prior comes from the bucket means
 
@@ -32,32 +33,43 @@ class Means:
     cached_error: Array
 
 
-def prompt_means(margins: Margins, pairs: Pairs) -> tuple[Array, Array]:
-    """Return mean and variance of a prompt in each pairing, (k,): those of its prompt bucket."""
+def prompt_means(margins: Margins, pairs: Pairs, counts: Array) -> tuple[Array, Array]:
+    """Return mean and variance of a prompt in each pairing, (k,), given the requests of each pool in it, (n, k).
+
+    First those of each prompt bucket, whose counts are certain; then of its pairings, as far as they differ.
+    """
     rows = margins.prompt.shape[1]
     low, high = np.zeros(rows), np.zeros(rows)
     low[pairs.row], high[pairs.row] = pairs.prompt_low, pairs.prompt_high
     mean = np.sqrt(low * high)
     variance = (0.3 * mean) ** 2
     for _ in range(_ROUNDS):
-        mean = bounded_least_squares(
-            margins.prompt,
-            margins.prompt_tokens,
-            1 / (margins.prompt @ variance),
-            prior=mean,
-            strength=_RIDGE / variance,
-            low=low,
-            high=high,
+        mean, variance = _improved(
+            margins.prompt, margins.prompt_tokens, mean, variance, ridge=_RIDGE, low=low, high=high
         )
-        variance = variance_components(
-            margins.prompt,
-            margins.prompt_tokens - margins.prompt @ mean,
-            variance,
-            low=(1e-4 * mean) ** 2,
-            high=((high - low) / 3) ** 2 + 1e-8 * mean**2,
-            rounds=4,
-        )
-    return mean[pairs.row], variance[pairs.row]
+    mean, variance, low, high = (values[pairs.row] for values in (mean, variance, low, high))
+    for _ in range(_PAIR_ROUNDS):
+        mean, variance = _improved(counts, margins.prompt_tokens, mean, variance, ridge=_KEEP, low=low, high=high)
+    return mean, variance
+
+
+def _improved(
+    counts: Array, sums: Array, mean: Array, variance: Array, *, ridge: float, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Return better means, and with them better variances, of one request's tokens in each class, (k,)."""
+    mean = bounded_least_squares(
+        counts,
+        sums,
+        1 / np.maximum(counts @ variance, 1e-9),
+        prior=mean,
+        strength=ridge / variance,
+        low=low,
+        high=high,
+    )
+    floor = (1e-4 * mean) ** 2
+    ceiling = ((high - low) / 3) ** 2 + floor
+    variance = variance_components(counts, sums - counts @ mean, variance, low=floor, high=ceiling, rounds=4)
+    return mean, variance
 
 
 def cached_means(margins: Margins, pairs: Pairs, counts: Array, prompt: Array, prompt_variance: Array) -> Means:
