@@ -149,7 +149,7 @@ METRICS: tuple[Metric, ...] = (
     _state("last_success_timestamp_seconds", "When a poll last gave a page that could be used, unix seconds.", ("target",)),
     Metric(
         name="poll_errors_total", kind=Kind.COUNTER, group=Group.STATE,
-        help="Polls that gave nothing to use, by reason.", labels=("target", "reason"), series_per_engine=3,
+        help="Polls that gave nothing to use, by reason.", labels=("target", "reason"), series_per_engine=20,
     ),
     Metric(
         name="targets_file_last_reload_success", kind=Kind.GAUGE, group=Group.STATE,

@@ -16,11 +16,12 @@ from prefixwatch.diagnosis import CONFIDENCE, Cause, Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.requestlevel import BOUNDS
 from prefixwatch.figures.residency import Residency
+from prefixwatch.page.reading import parts_of
 from prefixwatch.poller import TargetStatus
 from prefixwatch.snapshot import EngineFigures
 from prefixwatch.watch import EngineState
 
-_BY_SOURCE = "prompt_tokens_by_source/"
+_BY_SOURCE = "prompt_tokens_by_source"
 
 # A metric passed through, the canonical counter that it is, and the one whose `_created` it has.
 _PASSED_THROUGH = {
@@ -207,14 +208,15 @@ def _add_counters(families: _Families, names: Mapping[str, str], engine: EngineS
     counters, created = engine.reading.counters, engine.reading.created
     for name, (key, origin) in _PASSED_THROUGH.items():
         families.add(name, names, counters.get(key), created=created.get(origin))
-    finished = [(key, value) for key, value in counters.items() if key.startswith("requests_finished/")]
+    finished = parts_of(counters, "requests_finished")
     if finished:
+        began = created.get(f"requests_finished/{next(iter(finished))}")
+        families.add("requests_finished_total", names, sum(finished.values()), created=began)
+    by_source = parts_of(counters, _BY_SOURCE)
+    for source, value in by_source.items():
         families.add(
-            "requests_finished_total", names, sum(value for _, value in finished), created=created.get(finished[0][0])
+            "prompt_tokens_total", {**names, "source": source}, value, created=created.get(f"{_BY_SOURCE}/{source}")
         )
-    by_source = {key: value for key, value in counters.items() if key.startswith(_BY_SOURCE)}
-    if not by_source and "prompt_tokens" in counters:
-        by_source = {"prompt_tokens": counters["prompt_tokens"]}
-    for key, value in by_source.items():
-        source = key.removeprefix(_BY_SOURCE) if key.startswith(_BY_SOURCE) else "unsplit"
-        families.add("prompt_tokens_total", {**names, "source": source}, value, created=created.get(key))
+    if not by_source:
+        unsplit = {**names, "source": "unsplit"}
+        families.add("prompt_tokens_total", unsplit, counters.get("prompt_tokens"), created=created.get("prompt_tokens"))

@@ -8,7 +8,8 @@ Rules in order of precedence; the first that holds decides:
 4. `short_prompts`: the prompt lengths allow next to nothing.
 5. `eviction` under pressure: preemptions, a queue and usage near 1 at once.
 6. `decode_bound` or `healthy` where the ratio is near its ceiling.
-7. What the cache events show, which is certain: `eviction`, `cache_key_split`, `prompt_divergence`.
+7. What the cache events show, which is certain: `eviction`, `cache_key_split`, and, where 9 and 10 do
+   not hold, `prompt_divergence`. With them 8 has nothing to add.
 8. `eviction` where blocks in use are evicted, their reuses crowd the time that an idle block
    survives (residency), and requests that find anything find most of their prompt; or under
    pressure short of 5.
@@ -16,7 +17,7 @@ Rules in order of precedence; the first that holds decides:
 10. `insufficient_evidence` where the ratio is low over a handful of requests.
 11. `prompt_divergence`: the ratio is low although the pool never filled.
 12. `decode_bound` or `healthy` where the ratio is not low, and no loss can be or is seen: the pool
-    never filled, or residency shows no late reuse.
+    never filled, or residency shows no late reuse, or the events no avoidable miss.
 13. `insufficient_evidence`: the ratio is below its ceiling, the pool has filled, and nothing tells
     eviction from diverging prompts. A block that is never used again before its eviction looks the
     same under both.
@@ -147,6 +148,10 @@ class _Case:
         return self.ratio is not None and self.ratio >= self.limits.reused
 
     @property
+    def has_events(self) -> bool:
+        return self.events is not None and self.events.stored >= self.limits.min_evictions
+
+    @property
     def is_found_in_parts(self) -> bool:
         """Say whether even a request that finds something finds little: more memory gives none of them more."""
         ratio, cold = self.figures.request_hit_ratio, self.figures.cold_request_ratio
@@ -260,7 +265,7 @@ def _near_ceiling(case: _Case) -> Diagnosis | None:
 
 def _by_events(case: _Case) -> Diagnosis | None:
     events = case.events
-    if events is None or events.stored < case.limits.min_evictions:
+    if events is None or not case.has_events:
         return None
     if events.avoidable_miss_ratio >= case.limits.avoidable:
         return _eviction(
@@ -275,7 +280,8 @@ def _by_events(case: _Case) -> Diagnosis | None:
             ["by design, if tenants must not share a cache; else use fewer cache_salt values, or fewer adapters"],
         )  # fmt: skip
     if case.is_low:
-        return _divergence(
+        # A cold cache has first-time misses alone, whatever the prompts share.
+        return _warming(case) or _too_few(case) or _divergence(
             case, Confidence.HIGH,
             [f"only {percent(events.avoidable_miss_ratio)} of the stored blocks had been in the pool before: misses are first-time"],
         )  # fmt: skip
@@ -284,7 +290,7 @@ def _by_events(case: _Case) -> Diagnosis | None:
 
 def _by_residency(case: _Case) -> Diagnosis | None:
     late, residency = case.late(), case.residency
-    if late is None or residency is None or late < case.limits.late_reuses or not case.is_reused:
+    if late is None or residency is None or late < case.limits.late_reuses or not case.is_reused or case.has_events:
         return None
     if _number(residency.evicted_reuse_share) < case.limits.evicted_reuses or case.is_found_in_parts:
         return None
@@ -301,7 +307,7 @@ def _by_some_pressure(case: _Case) -> Diagnosis | None:
     """Preemptions or a queue with usage near 1, where residency does not say otherwise."""
     signs = case.pressure()
     is_full = _number(case.figures.kv_usage_max) >= case.limits.near_full
-    if not is_full or len(signs) < 2 or not case.is_reused or case.late() is not None:
+    if not is_full or len(signs) < 2 or not case.is_reused or case.late() is not None or case.has_events:
         return None
     return _eviction(case, Confidence.MEDIUM, signs)
 
@@ -336,10 +342,10 @@ def _unfilled(case: _Case) -> Diagnosis | None:
 
 
 def _no_loss(case: _Case) -> Diagnosis | None:
-    """Call it good where nothing can have been lost to eviction, or residency would show it."""
+    """Call it good where nothing can have been lost to eviction, or residency or events would show it."""
     residency = case.residency
     is_seen = residency is not None and residency.evictions >= case.limits.min_evictions
-    if case.is_low or not (case.figures.pool_filled is False or is_seen):
+    if case.is_low or not (case.figures.pool_filled is False or is_seen or case.has_events):
         return None
     return _good(case, Confidence.MEDIUM)
 
@@ -355,7 +361,9 @@ def _unknown(case: _Case) -> Diagnosis:
     if case.residency is None:
         steps.append("start vLLM with --kv-cache-metrics, which shows how long blocks survive and when they come back")
     elif isinstance(case.residency.late_reuse_share, Absent):
-        evidence.append(f"{case.residency.late_reuse_share.reason}: so it is under eviction and diverging prompts alike")
+        evidence.append(
+            f"{case.residency.late_reuse_share.reason}: so it is under eviction and diverging prompts alike"
+        )
     steps.append(
         "start vLLM with cache events (--kv-events-config with enable_kv_cache_events), which settle it: a block"
         " stored again after its removal is a miss that more memory would have avoided"

@@ -73,6 +73,7 @@ class Channel:
         self._told: set[str] = set()
         self._lag: float | None = None
         self._fastest = float("inf")
+        self._began = clock()
         self._is_from_start = False
 
     def status(self) -> ChannelStatus:
@@ -114,11 +115,10 @@ class Channel:
     def _catch_up(self, number: int) -> None:
         """Bring the tally up to a batch's sequence number."""
         if self._next is None:
-            # What was published before is taken for the state alone: it is not this watch's to count.
-            self._is_from_start = self._take_missing(0, number) == 0
-            with self._lock:
-                self.tally.discard()
-                if not self._is_from_start:
+            # What was published before this watch began is taken for the state: it is not this watch's to count.
+            self._is_from_start = self._take_missing(0, number, counts_from=self._began) == 0
+            if not self._is_from_start:
+                with self._lock:
                     self.tally.joined_late()
         elif number < self._next:
             self._restarts += 1
@@ -139,14 +139,17 @@ class Channel:
         else:
             self.recover("gap")
 
-    def _take_missing(self, first: int, end: int) -> int:
-        """Take the batches first..end-1 as far as they can be had; return how many cannot."""
+    def _take_missing(self, first: int, end: int, *, counts_from: float = 0.0) -> int:
+        """Take the batches first..end-1 as far as they can be had; return how many cannot.
+
+        `counts_from`: older ones (unix seconds) change the state and count nothing.
+        """
         expected, taken = first, 0
         for number, payload in self._refill(first, end) if self._refill and end > first else ():
             if expected <= number < end:
                 if number > expected:
                     self._doubt()
-                self._take(payload)
+                self._take(payload, counts_from=counts_from)
                 expected, taken = number + 1, taken + 1
         if expected < end:
             self._doubt()
@@ -156,7 +159,7 @@ class Channel:
         with self._lock:
             self.tally.lost()
 
-    def _take(self, payload: bytes) -> Batch | None:
+    def _take(self, payload: bytes, *, counts_from: float = 0.0) -> Batch | None:
         """Decode one batch and put it into the tally."""
         try:
             batch = self._decoder.decode(payload)
@@ -172,6 +175,8 @@ class Channel:
         with self._lock:
             for event in batch.events:
                 self.tally.observe(event)
+            if batch.time < counts_from:
+                self.tally.discard()
         self._batches += 1
         return batch
 

@@ -129,22 +129,20 @@ class EventDecoder:
         removed: list[int] = []
         group = None
         for event in decoded:
-            if isinstance(event, _Removed) and _is_of_pool(event):
+            if isinstance(event, _Cleared):
+                removed = []
+                events.append(Cleared(time=time))
+            elif not _is_of_pool(event):
+                elsewhere += 1
+            elif isinstance(event, _Removed):
                 if group != (event.group_idx or 0) or not removed:
                     removed, group = [], event.group_idx or 0
                     events.append(Removed(time=time, hashes=removed, group=group))
                 removed.extend([_integer(value) for value in event.block_hashes])
-                continue
-            removed = []
-            if isinstance(event, _Cleared):
-                events.append(Cleared(time=time))
-            elif not _is_of_pool(event):
-                elsewhere += 1
             elif event.block_hashes:
+                removed = []
                 events.append(self._stored(event, time))
-        return Batch(
-            time=time, rank=rank, events=events, elsewhere=elsewhere, unknown=unknown, malformed=malformed
-        )
+        return Batch(time=time, rank=rank, events=events, elsewhere=elsewhere, unknown=unknown, malformed=malformed)
 
     def _stored(self, event: _Stored, time: float) -> Stored:
         parent = event.parent_block_hash
@@ -180,8 +178,8 @@ class EventDecoder:
             adapter = event.lora_name or event.lora_id
             return None if adapter is None else [self._digest(_encode(adapter))] * len(contents)
         keys: list[int | None] = []
-        for position, own in enumerate(extra):
-            own = own if isinstance(own, list) else []
+        for position, block_keys in enumerate(extra):
+            own = block_keys if isinstance(block_keys, list) else []
             names = [key for key in own if isinstance(key, str)]
             others = [key for key in own if not isinstance(key, str)]
             if others:  # images and embeddings: other content behind the same tokens

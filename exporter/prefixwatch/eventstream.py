@@ -3,6 +3,7 @@
 One thread a target, one endpoint a data-parallel rank. Needs pyzmq, the extra `prefixwatch[events]`.
 """
 
+import contextlib
 import importlib
 import logging
 import re
@@ -19,12 +20,14 @@ from prefixwatch.figures.remembered import DEFAULT_BOUND
 
 _ENDPOINT = re.compile(r"tcp://(\*|\[[0-9a-fA-F:.%]+\]|[^\s:/@\[\]]+):(\d{1,5})|(ipc|inproc)://\S+")
 _POLL_MILLISECONDS = 200
+_REFUSED_SECONDS = 5.0
 _DRAINED_AT_ONCE = 200
 _REPLAY_SECONDS = 2.0
 _REPLAY_ROUNDS = 32
 _MESSAGES_HELD = 2000
-_RETRY_MILLISECONDS = (200, 5000)
+_RETRY_MILLISECONDS = (200, 1000)
 _HEARTBEAT_MILLISECONDS = (5000, 15000)
+_HANDSHAKE_MILLISECONDS = 5000
 _END = (-1).to_bytes(8, signed=True)
 
 _log = logging.getLogger(__name__)
@@ -70,6 +73,11 @@ def endpoint_at(text: str, host: str) -> str:
     return f"tcp://{f'[{host}]' if ':' in host else host}:{match[2]}"
 
 
+def require() -> None:
+    """Raise `EventsError` where pyzmq is not installed."""
+    _pyzmq()
+
+
 class EventStream:
     """The events of one target's engines, read in a thread of its own from `start` to `stop`.
 
@@ -94,6 +102,9 @@ class EventStream:
             for rank, (endpoint, replay) in enumerate(zip(source.endpoints, replays, strict=True))
         ]  # fmt: skip
         self._context: Any = None
+        self._sockets: dict[str, Any] = {}
+        self._refused: dict[str, float] = {}
+        self._last_event: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name=f"events {target}", daemon=True)
 
     def start(self) -> None:
@@ -102,10 +113,10 @@ class EventStream:
         self._context.setsockopt(self._zmq.LINGER, 0)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread. Safe to call twice, and before `start`."""
+    def stop(self, *, wait: bool = True) -> None:
+        """End the thread, and `wait` until it has. Safe to call twice, and before `start`."""
         self._stop.set()
-        if self._thread.is_alive():
+        if wait and self._thread.is_alive():
             self._thread.join()
 
     def tallies(self) -> Mapping[str, EventTally]:
@@ -115,7 +126,9 @@ class EventStream:
             if not channel.is_ready:
                 continue
             if channel.engine in found:
-                channel.fail("rank_twice", f"engine {channel.engine} publishes on another endpoint too; this one is left out")
+                channel.fail(
+                    "rank_twice", f"engine {channel.engine} publishes on another endpoint too; this one is left out"
+                )
                 continue
             found[channel.engine] = channel.tally
         return found
@@ -135,7 +148,8 @@ class EventStream:
             while not self._stop.is_set():
                 for socket, _ in poller.poll(_POLL_MILLISECONDS):
                     readers[socket](socket)
-        except Exception:
+                self._try_again()
+        except Exception:  # noqa: BLE001  the thread ends; the rest of the exporter goes on
             _log.exception("cache events: the reader ended", extra={"target": self._target})
             for channel in self._channels:
                 channel.fail("internal", "a fault of the exporter; see its log")
@@ -150,15 +164,27 @@ class EventStream:
         socket.setsockopt(zmq.RCVHWM, _MESSAGES_HELD)
         socket.setsockopt(zmq.RECONNECT_IVL, _RETRY_MILLISECONDS[0])
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, _RETRY_MILLISECONDS[1])
+        socket.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MILLISECONDS)
         socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MILLISECONDS[0])
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _HEARTBEAT_MILLISECONDS[1])
         socket.setsockopt(zmq.SUBSCRIBE, self._source.topic.encode())
         readers[socket.get_monitor_socket()] = lambda monitor: self._note(channel, monitor)
         readers[socket] = lambda ready: self._drain(channel, ready)
+        self._sockets[channel.endpoint] = socket
         try:
             socket.connect(channel.endpoint)
         except zmq.ZMQError as error:
             channel.fail("unreachable", f"cannot connect: {error.strerror}")
+
+    def _try_again(self) -> None:
+        """Connect anew where something else than a publisher answered: ZeroMQ gives up on some of these."""
+        now = time.monotonic()
+        for endpoint in [one for one, since in self._refused.items() if now - since >= _REFUSED_SECONDS]:
+            del self._refused[endpoint]
+            with contextlib.suppress(self._zmq.ZMQError):
+                self._sockets[endpoint].disconnect(endpoint)
+            with contextlib.suppress(self._zmq.ZMQError):
+                self._sockets[endpoint].connect(endpoint)
 
     def _drain(self, channel: Channel, socket: Any) -> None:
         """Take the messages that wait, not so many that another endpoint starves."""
@@ -181,13 +207,15 @@ class EventStream:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             channel.is_connected = True
             channel.recover("unreachable", "not_a_publisher", "disconnected")
-        elif event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL):
-            channel.fail("not_a_publisher", "what answers there speaks no ZeroMQ: is it the port of /metrics?")
         elif event == zmq.EVENT_DISCONNECTED and channel.is_connected:
             channel.is_connected = False
             channel.fail("disconnected", "the publisher has gone; trying again")
-        elif event == zmq.EVENT_CONNECT_RETRIED and not channel.is_connected:
+        elif event == zmq.EVENT_DISCONNECTED:
+            channel.fail("not_a_publisher", "no ZeroMQ publisher answers there: the port of /metrics, or of replays?")
+            self._refused[channel.endpoint] = time.monotonic()
+        elif event == zmq.EVENT_CONNECT_RETRIED and self._last_event.get(channel.endpoint) != zmq.EVENT_DISCONNECTED:
             channel.fail("unreachable", "nobody listens there; trying again")
+        self._last_event[channel.endpoint] = event
 
     def _refill_from(self, endpoint: str) -> Callable[[int, int], Iterator[tuple[int, bytes]]]:
         """Return what asks a replay endpoint for batches."""
@@ -230,4 +258,6 @@ def _pyzmq() -> ModuleType:
     try:
         return importlib.import_module("zmq")
     except ImportError:
-        raise EventsError("cache events need pyzmq, which is not installed: pip install 'prefixwatch[events]'") from None
+        raise EventsError(
+            "cache events need pyzmq, which is not installed: pip install 'prefixwatch[events]'"
+        ) from None

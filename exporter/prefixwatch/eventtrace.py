@@ -63,13 +63,16 @@ def _events(row: _Row) -> Iterator[tuple[str, CacheEvent]]:
     if row.stored:
         is_whole = row.tokens is not None and len(row.tokens) == len(row.stored)
         keys = [None if key is None else int(key, 16) for key in row.keys or ()]
-        yield engine, Stored(
-            time=row.t,
-            hashes=_integers(row.stored),
-            parent=None if row.parent is None else int(row.parent[:16], 16),
-            group=row.group,
-            contents=_integers(row.tokens) if row.tokens and is_whole else None,
-            keys=keys if len(keys) == len(row.stored) else None,
+        yield (
+            engine,
+            Stored(
+                time=row.t,
+                hashes=_integers(row.stored),
+                parent=None if row.parent is None else int(row.parent[:16], 16),
+                group=row.group,
+                contents=_integers(row.tokens) if row.tokens and is_whole else None,
+                keys=keys if len(keys) == len(row.stored) else None,
+            ),
         )
 
 

@@ -4,7 +4,7 @@ Time is passed in. What cannot be trusted moves no baseline: a page that lacks c
 before, one read out of order, one of several engines that answer on an address in turn.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from prefixwatch.diagnosis import Diagnosis, Hold, Thresholds, diagnose
@@ -52,7 +52,7 @@ class EngineWatch:
     spans: Collection[float]
     history: History = field(init=False)
     standstill: Standstill = field(default_factory=Standstill)
-    requests: RequestWatch = field(default_factory=RequestWatch)
+    requests: RequestWatch = field(init=False)
     last: Reading | None = None
     was_emptied: bool = False
     restarts: int = 0
@@ -65,6 +65,7 @@ class EngineWatch:
 
     def __post_init__(self) -> None:
         self.history = History(self.spans)
+        self.requests = RequestWatch(is_thorough=not self.spans)
 
     def lacks(self, reading: Reading) -> list[str]:
         """Return the counters that the last reading had and this one has not."""
@@ -151,7 +152,7 @@ class EngineWatch:
         state = EngineState(
             reading=self.last,
             windows=windows,
-            levels={span: self.requests.level(window) for span, window in windows.items() if window is not None},
+            levels={span: self.requests.level_later(window) for span, window in windows.items() if window is not None},
             era=era,
             frozen=self.standstill.reason,
             was_emptied=self.was_emptied,
@@ -176,14 +177,14 @@ class EngineState:
     """One engine at one moment, immutable: figures can be derived from it anywhere, any time.
 
     `windows` by the length asked for, None for everything seen; a value of None: fewer than two
-    readings; `levels` holds the request level of those that are there. `frozen`: why its counters
+    readings; `levels` gives the request level of those that are there. `frozen`: why its counters
     count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix
     seconds). `held`: the diagnosis that holds for the span `diagnosed`, where one is held.
     """
 
     reading: Reading
     windows: Mapping[float | None, Window | None]
-    levels: Mapping[float | None, RequestLevel]
+    levels: Mapping[float | None, Callable[[], RequestLevel]]
     era: Era
     frozen: str | None
     was_emptied: bool
@@ -207,8 +208,9 @@ class EngineState:
         elif require_coverage and window.coverage < MIN_COVERAGE:
             absent = Absent(f"window not yet covered: {window.seconds:.0f} s of {seconds:.0f} s")
             window = None
+        level = self.levels[seconds]() if window is not None else None
         figures = window_figures(
-            self.reading, window, level=self.levels.get(seconds), cost=self.cost, absent=absent, era=self.era,
+            self.reading, window, level=level, cost=self.cost, absent=absent, era=self.era,
             frozen=self.frozen, was_emptied=self.was_emptied,
         )  # fmt: skip
         if self.held is not None and seconds == self.diagnosed:

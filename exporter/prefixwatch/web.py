@@ -59,7 +59,7 @@ async def _metrics(request: web.Request) -> web.Response:
     is_gzipped = "gzip" in request.headers.get("Accept-Encoding", "")
 
     def render() -> bytes:
-        text = encode(chosen)  # type: ignore[arg-type]
+        text = encode(chosen)
         return gzip.compress(text, compresslevel=1) if is_gzipped else text
 
     body = await asyncio.to_thread(render)

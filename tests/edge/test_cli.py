@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+import os
 import re
 import resource
 import signal
@@ -30,8 +31,11 @@ BRIEF = ("--for", "2s", "--interval", "0.2s")
 
 
 @pytest.fixture
-def called(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
     """Run a command that needs no loop of its own, in this process."""
+    for name in os.environ:
+        if name.startswith("PREFIXWATCH_"):
+            monkeypatch.delenv(name)
 
     def call(*arguments: object) -> Done:
         code = main([str(argument) for argument in arguments])

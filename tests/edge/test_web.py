@@ -31,7 +31,7 @@ from prefixwatch.poller import Poller, TargetStatus, watch_of
 from prefixwatch.web import application
 
 GOLDEN = DATA / "golden" / "thrash_low_usage.prom"
-RENEW = "PREFIXWATCH_RENEW_GOLDEN"
+RENEW = "RENEW_GOLDEN"
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
 TEXT = {"Accept": "text/plain;version=0.0.4"}
 LABELS = {"zone": "a"}
@@ -83,7 +83,7 @@ async def scraped(client: TestClient, path: str = "/metrics", headers: Mapping[s
 
 
 async def test_the_whole_exposition(client: TestClient) -> None:
-    """Renew the file with PREFIXWATCH_RENEW_GOLDEN=1, and read what changed: others depend on it."""
+    """Renew the file with RENEW_GOLDEN=1, and read what changed: others depend on it."""
     text = VOLATILE.sub("", await scraped(client))
     if os.environ.get(RENEW):
         GOLDEN.parent.mkdir(exist_ok=True)

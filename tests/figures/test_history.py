@@ -151,7 +151,6 @@ def test_coverage(seconds: float | None, coverage: float) -> None:
 
 def test_a_peak_before_the_window_is_none_of_its() -> None:
     history = history_of([90, 5, 7, 3])
-    assert increases(history.window(2.0)) is not None
     window = history.window(2.0)
     assert window is not None
     assert window.peaks == {"g": 7.0}
@@ -239,13 +238,8 @@ def test_increases_over_a_split_add_up_to_the_whole(
 
 @given(_EVENTS)
 def test_running_totals_never_fall(events: list[tuple[int, int | None, bool, bool]]) -> None:
-    history, before = History(SPANS), 0.0
-    for count in range(len(events)):
-        history = History(SPANS)
-        _fed(history, events[: count + 1])
-        total = history.totals("c").get("", 0.0)
-        assert total >= before
-        before = total
+    history = History(SPANS)
+    assert all(amount >= 0 for _, amount in _fed(history, events))
     assert (history.intervals(["c"]) >= 0).all()
 
 

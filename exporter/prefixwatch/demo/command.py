@@ -1,6 +1,7 @@
 """The demo: a stand-in engine, its traffic and the exporter in one process."""
 
 import asyncio
+import sys
 from contextlib import suppress
 
 from prefixwatch.config import Config, Duration, TargetConfig
@@ -19,7 +20,7 @@ prefixwatch demo: a stand-in engine that behaves like vLLM {release}, traffic wi
   JSON             http://{host}:{port}/api/v1/status
   the engine       {url}/metrics, and what it really did: {url}/truth
   other traffic    curl -X POST '{url}/scenario?name=thrash_low_usage'   (GET lists them)
-  in this terminal prefixwatch check {url}/metrics --for 20s
+  another terminal {program} check {url}/metrics --for 20s
 
 Ctrl-C ends all of it.
 """
@@ -47,7 +48,12 @@ async def demonstrate(
         def greet(address: str) -> None:
             nonlocal guide
             host, _, port = address.rpartition(":")
-            print(_HELLO.format(release=release, host=host or "localhost", port=port, url=engine.url), flush=True)
+            print(
+                _HELLO.format(
+                    release=release, host=host or "localhost", port=port, url=engine.url, program=sys.argv[0]
+                ),
+                flush=True,
+            )
             guide = asyncio.create_task(_guided(engine, scenario, tour_seconds))
 
         try:

@@ -6,7 +6,7 @@ between two polls goes into the engine's history, and figures are made of a wind
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -77,9 +77,9 @@ class EventTally:
         self._blocks = RememberedBlocks(bound)
         self._splits = KeySplits(bound // _SPLITS_SHARE)
         self._stored = self._removed = self._unjudged = 0
-        self._sampled = self._again = 0
-        self._zones = [0] * (len(POOLS) + 1)
-        self._weighted: Counter[str] = Counter()
+        self._sampled = self._again = 0.0
+        self._zones = [0.0] * (len(POOLS) + 1)
+        self._weighted: defaultdict[str, float] = defaultdict(float)
         self._pool: int | None = None
         self._seen_removed = 0
         self._has_past = True
@@ -158,8 +158,9 @@ class EventTally:
                 amounts[f"{SPARED}{name}"] = weight * sum(self._zones[:place])
             self._unjudged = 0
         amounts |= self._weighted
-        self._stored = self._removed = self._sampled = self._again = 0
-        self._zones = [0] * (len(POOLS) + 1)
+        self._stored = self._removed = 0
+        self._sampled = self._again = 0.0
+        self._zones = [0.0] * (len(POOLS) + 1)
         self._weighted.clear()
         return amounts
 
@@ -174,11 +175,12 @@ class EventTally:
         salt, blocks = _salt(event.group), self._blocks
         names = [(value ^ salt) * _SPREAD & _MASK for value in event.hashes]
         sampled = names if blocks.rate == 1 else [name for name in names if name < blocks.threshold]
-        self._sampled += len(sampled)
+        weight = 1 / blocks.rate
+        self._sampled += len(sampled) * weight
         for outcome in blocks.store(sampled, event.time):
             if outcome >= 0:
-                self._again += 1
-                self._zones[outcome] += 1
+                self._again += weight
+                self._zones[outcome] += weight
         if event.contents and len(event.contents) == len(names):
             keys = event.keys or [None] * len(names)
             parent = None if event.parent is None else (event.parent ^ salt) * _SPREAD & _MASK

@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 POINTS_PER_WINDOW = 60
 """How finely a window's start can be placed: one point per sixtieth of it."""
 
+_NOT_READ = float("-inf")
+_KEPT = 8
+
 
 @dataclass(frozen=True, slots=True)
 class _Point:
     time: float
     totals: NDArray[np.float64]
-    peaks: Mapping[str, float]
+    peaks: tuple[float, ...]
     ledger: NDArray[np.float64]
 
 
@@ -68,7 +71,9 @@ class History:
         self._index: dict[str, int] = {}
         self._totals = np.zeros(0)
         self._last: dict[str, float] = {}
-        self._last_read: dict[str, float] = {}
+        self._last_grown = np.zeros(0)
+        self._kept_indexes: dict[tuple[str, ...], NDArray[np.intp]] = {}
+        self._gauges: list[str] = []
         self._points: list[_Point] = []
         self._unthinned = 0
 
@@ -111,7 +116,6 @@ class History:
             elif last is not None:
                 grown[key] = value - last if value >= last else value
             self._last[key] = value
-            self._last_read[key] = time
         if restarted:
             for key in self._last.keys() - counters.keys():
                 del self._last[key]
@@ -124,9 +128,7 @@ class History:
         `ledger`: running sums kept elsewhere, of one length always, to be found again at a window's ends.
         """
         point = self._points[-1]
-        for key in amounts:
-            self._last_read[key] = point.time
-        totals = self._grow(amounts)
+        totals = self._grow(point.time, amounts)
         self._points[-1] = _Point(point.time, totals, point.peaks, point.ledger if ledger is None else ledger)
 
     def totals(self, prefix: str) -> dict[str, float]:
@@ -182,38 +184,46 @@ class History:
         start, end = self._points[first], self._points[last]
         grown = end.totals.copy()
         grown[: len(start.totals)] -= start.totals
-        increases = {
-            key: float(grown[index])
-            for key, index in self._index.items()
-            if index < len(grown) and self._last_read[key] > start.time
-        }
-        peaks: dict[str, float] = {}
-        for point in self._points[first + 1 : last + 1]:
-            _raise(peaks, point.peaks)
+        is_known = self._last_grown[: len(grown)] > start.time
+        increases = dict(zip(itertools.compress(self._index, is_known), grown[is_known].tolist(), strict=True))
+        peaks = _highest([point.peaks for point in self._points[first + 1 : last + 1]])
         return Window(
             start=start.time,
             end=end.time,
             increases=increases,
-            peaks=peaks,
+            peaks={name: peak for name, peak in zip(self._gauges, peaks, strict=False) if peak > _NOT_READ},
             wanted_seconds=wanted,
             ledger=(start.ledger, end.ledger),
         )
 
-    def _grow(self, amounts: Mapping[str, float]) -> NDArray[np.float64]:
-        unknown = [key for key in amounts if key not in self._index]
-        if unknown:
-            for key in unknown:
-                self._index[key] = len(self._index)
-            self._totals = np.append(self._totals, np.zeros(len(unknown)))
+    def _grow(self, time: float, amounts: Mapping[str, float]) -> NDArray[np.float64]:
+        indexes = self._indexes(tuple(amounts))
         totals = self._totals.copy()
-        for key, amount in amounts.items():
-            totals[self._index[key]] += amount
+        totals[indexes] += np.fromiter(amounts.values(), np.float64, len(amounts))
         self._totals = totals
+        self._last_grown[indexes] = time
         return totals
+
+    def _indexes(self, keys: tuple[str, ...]) -> NDArray[np.intp]:
+        """Return where these counters stand in the totals; new ones get a place. The last answers are kept."""
+        kept = self._kept_indexes.get(keys)
+        if kept is not None:
+            return kept
+        for key in keys:
+            self._index.setdefault(key, len(self._index))
+        new = len(self._index) - len(self._totals)
+        self._totals = np.append(self._totals, np.zeros(new))
+        self._last_grown = np.append(self._last_grown, np.full(new, _NOT_READ))
+        if len(self._kept_indexes) >= _KEPT:
+            self._kept_indexes.clear()
+        indexes = self._kept_indexes[keys] = np.array([self._index[key] for key in keys], dtype=np.intp)
+        return indexes
 
     def _store(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
         ledger = self._points[-1].ledger if self._points else np.zeros(0)
-        self._points.append(_Point(time, self._grow(grown), dict(gauges), ledger))
+        self._gauges.extend(name for name in gauges if name not in self._gauges)
+        peaks = tuple(gauges.get(name, _NOT_READ) for name in self._gauges)
+        self._points.append(_Point(time, self._grow(time, grown), peaks, ledger))
         self._unthinned += 1
         if self._spans and self._unthinned > POINTS_PER_WINDOW // 4:
             self._unthinned = 0
@@ -227,9 +237,9 @@ def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
     """
     now = points[-1].time
     kept: list[_Point] = []
-    peaks: dict[str, float] = {}
+    peaks: list[tuple[float, ...]] = []
     for position, point in enumerate(points):
-        _raise(peaks, point.peaks)
+        peaks.append(point.peaks)
         following = points[position + 1].time if position + 1 < len(points) else now
         if now - following > spans[-1] and position + 1 < len(points):
             peaks.clear()
@@ -238,12 +248,13 @@ def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
         previous = kept[-1].time if kept else None
         is_needed = previous is None or following - previous > span / POINTS_PER_WINDOW
         if is_needed or position + 1 == len(points):
-            kept.append(_Point(point.time, point.totals, dict(peaks), point.ledger))
+            kept.append(_Point(point.time, point.totals, _highest(peaks), point.ledger))
             peaks.clear()
     return kept
 
 
-def _raise(peaks: dict[str, float], values: Mapping[str, float]) -> None:
-    for key, value in values.items():
-        if value > peaks.get(key, float("-inf")):
-            peaks[key] = value
+def _highest(peaks: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Return the highest of each column; an older point may have fewer."""
+    width = max(map(len, peaks), default=0)
+    whole = (row + (_NOT_READ,) * (width - len(row)) if len(row) < width else row for row in peaks)
+    return tuple(map(max, zip(*whole, strict=True)))

@@ -7,11 +7,10 @@ reason. Definitions: README, "Reading the figures".
 from collections.abc import Mapping
 
 from prefixwatch.figures.figure import Absent, ratio
+from prefixwatch.page.reading import parts_of
 
 LOOKUP_UNITS = ("tokens", "blocks", "units")
 CACHED_SOURCES = ("local_cache", "external")
-_SOURCE = "prompt_tokens_by_source/"
-_FINISHED = "requests_finished/"
 
 # Lookups are counted at admission, prompt tokens at first token. Queries that outgrow prompt
 # tokens by more than this, requests in flight allowed for, were counted more than once.
@@ -74,8 +73,7 @@ def external_hit_ratio(increases: Increases) -> float | Absent:
 
 def prompt_tokens_by_source(increases: Increases) -> dict[str, float] | Absent:
     """Return prompt tokens by where they came from: computed, local_cache, external, or the engine's own word."""
-    sources = {key.removeprefix(_SOURCE): value for key, value in increases.items() if key.startswith(_SOURCE)}
-    return sources or Absent("no prompt tokens by source on this page (from vLLM 0.16)")
+    return parts_of(increases, "prompt_tokens_by_source") or Absent("no prompt tokens by source on this page (from vLLM 0.16)")
 
 
 def cached_prompt_ratio(increases: Increases) -> float | Absent:
@@ -146,9 +144,9 @@ def prefill_share(increases: Increases) -> float | Absent:
 
 def requests_finished(increases: Increases) -> float | Absent:
     """Return how many requests finished, for whatever reason."""
-    counts = [value for key, value in increases.items() if key.startswith(_FINISHED)]
+    counts = parts_of(increases, "requests_finished")
     if counts:
-        return sum(counts)
+        return sum(counts.values())
     count = increases.get("request_prompt_tokens/count")
     return Absent("no count of finished requests on this page") if count is None else count
 
@@ -157,4 +155,6 @@ def _local_ratio_at_first_token(increases: Increases) -> float | Absent:
     sources = prompt_tokens_by_source(increases)
     if isinstance(sources, Absent):
         return sources
+    if not sources.keys() - set(CACHED_SOURCES):
+        return Absent("no computed prompt tokens on this page")
     return ratio(sources.get("local_cache", 0.0), sum(sources.values()), when_zero="no prompt tokens")

@@ -6,6 +6,7 @@ bias. Where more would be remembered than the bound allows, the threshold is hal
 (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015).
 """
 
+import itertools
 import math
 from array import array
 from collections.abc import Iterable, Sequence
@@ -139,9 +140,7 @@ class RememberedBlocks:
         self._admit_ghosts()
         target = int(self._bound * _KEPT_SHARE)
         self._forget(
-            slot
-            for slot in list(self._slots.values())
-            if not self._copies[slot] and self._ghosts.zone_of(slot) is None
+            slot for slot in list(self._slots.values()) if not self._copies[slot] and self._ghosts.zone_of(slot) is None
         )
         while True:
             pool = self._pool or max(1, len(self._slots) - len(self._ghosts)) / self.rate
@@ -196,7 +195,7 @@ class RememberedBlocks:
         if self._pool is None:
             return [1 << 62] * len(POOLS)
         edges = [0, *(round((pool - 1) * self._pool * self.rate) for pool in POOLS)]
-        return [after - before for before, after in zip(edges, edges[1:], strict=False)]
+        return [after - before for before, after in itertools.pairwise(edges)]
 
     def _forget_stale(self, most: int) -> None:
         """Forget the oldest of the cached blocks where there are more than the pool can hold: removals were lost."""

@@ -4,8 +4,9 @@ Joins `intervals` (what an interval says), `requests` (the estimates) and `histo
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,13 @@ from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.history import Window
 from prefixwatch.figures.intervals import grain_of, pool_of
-from prefixwatch.figures.requests import WIDTH, Figure, Increment, RequestEstimator, RequestFigures
+from prefixwatch.figures.requests import RING, Figure, Increment, RequestEstimator, RequestFigures, request_figures
 from prefixwatch.page.reading import CacheConfig, Reading, histogram_of
 
 LOST = "own/lost_requests"
+THOROUGH_RING = 2048
+"""So many pools a report fits at once: half an hour of polls a second."""
+
 BOUNDS = ("estimate", "lower", "upper")
 _NO_HISTOGRAM = Absent("no histogram of prompt lengths on this page")
 _NO_BLOCK = Absent("the page does not state a block size")
@@ -40,32 +44,48 @@ class RequestLevel:
 
 
 class RequestWatch:
-    """The request level of one engine, poll by poll."""
+    """The request level of one engine, poll by poll.
 
-    def __init__(self) -> None:
+    `is_thorough`: for a report on everything seen, which may take a moment, instead of a sidecar.
+    """
+
+    def __init__(self, *, is_thorough: bool = False) -> None:
         self._estimator: RequestEstimator | None = None
         self._setting: tuple[int | None, int] | None = None
+        self._is_thorough = is_thorough
+        self._is_settled = False
 
     def observe(self, grown: Mapping[str, float], reading: Reading) -> tuple[dict[str, float], NDArray[np.float64]]:
         """Take one interval; return what it adds to the exporter's own counters, and the ledger."""
         setting = (reading.config.effective_block, grain_of(reading.config, reading.counters))
         if self._estimator is None or setting != self._setting:
             # A restarted engine may have another block size; what was summed up stays.
-            self._estimator = RequestEstimator(block_tokens=setting[0], grain=setting[1], earlier=self._estimator)
+            ring = THOROUGH_RING if self._is_thorough else RING
+            self._estimator = RequestEstimator(
+                block_tokens=setting[0], grain=setting[1], ring=ring, earlier=self._estimator
+            )
             self._setting = setting
+        self._is_settled = False
         pool = pool_of(grown)
         added = {} if pool is None else _amounts(self._estimator.observe(pool))
         return added, self._estimator.totals
 
-    def level(self, window: Window, *, settle: bool = False) -> RequestLevel:
-        """Return the figures of a window. `settle`: spend time on tight bounds, for a report."""
+    def level(self, window: Window) -> RequestLevel:
+        """Return the figures of a window."""
+        return self.level_later(window)()
+
+    def level_later(self, window: Window) -> Callable[[], RequestLevel]:
+        """Return what gives the figures of a window at any later time, in any thread, if they are asked for."""
         if self._estimator is None or window.ledger is None:
-            return RequestLevel.absent(Absent("no request was observed yet"))
-        if settle:
+            return partial(RequestLevel.absent, Absent("no request was observed yet"))
+        if self._is_thorough and not self._is_settled:
             self._estimator.settle()
+            self._is_settled = True
         start, end = window.ledger
-        figures = self._estimator.figures(start if len(start) else np.zeros(WIDTH), end)
-        return _widened(_level(figures), figures.requests, window.increases.get(LOST, 0.0))
+        sums = self._estimator.sums(start if len(start) else None, end)
+        return partial(
+            _level_of, sums, is_block_known=self._estimator.is_block_known, lost=window.increases.get(LOST, 0.0)
+        )
 
 
 def level_since_start(reading: Reading) -> RequestLevel:
@@ -110,6 +130,11 @@ def lost_requests(recent: Window | None, gap: float) -> float:
         return 0.0
     expected = recent.increases.get("own/requests", 0.0) / recent.seconds * max(0.0, gap)
     return math.ceil(expected + 3 * math.sqrt(expected))
+
+
+def _level_of(sums: NDArray[np.float64], *, is_block_known: bool, lost: float) -> RequestLevel:
+    figures = request_figures(sums, is_block_known=is_block_known)
+    return _widened(_level(figures), figures.requests, lost)
 
 
 def _widened(level: RequestLevel, requests: int, lost: float) -> RequestLevel:

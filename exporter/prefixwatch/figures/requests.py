@@ -169,7 +169,16 @@ class RequestEstimator:
             self._recent.settle(searches)
 
     def figures(self, start: Array | None = None, end: Array | None = None) -> RequestFigures:
-        """Return the figures between two values of `totals`; None: from the beginning, until now.
+        """Return the figures between two values of `totals`; None: from the beginning, until now."""
+        return request_figures(self.sums(start, end), is_block_known=self.is_block_known)
+
+    @property
+    def is_block_known(self) -> bool:
+        """Whether the effective block is known, which fully cached requests are told by."""
+        return self._block is not None
+
+    def sums(self, start: Array | None = None, end: Array | None = None) -> Array:
+        """Return the sums between two values of `totals`, (WIDTH,), which `request_figures` reads at any time.
 
         Recent pools count with the latest fit, older ones with the fit known when they were observed.
         """
@@ -178,7 +187,7 @@ class RequestEstimator:
         window = last - first
         if self._recent is not None:
             window[Total.ESTIMATE :] += self._recent.revision(int(first[Total.POOLS]), int(last[Total.POOLS]))
-        return _figures(window, fully=self._block is not None)
+        return window
 
     def _read(self, pool: Pool) -> Array | None:
         """Return estimates, lower and upper bounds of the pool's sums, (12,); None: it contradicts itself."""
@@ -273,7 +282,8 @@ def _tokens(value: float | None) -> float:
     return value if value is not None and math.isfinite(value) and value > 0 else 0.0
 
 
-def _figures(window: Array, *, fully: bool) -> RequestFigures:
+def request_figures(window: Array, *, is_block_known: bool) -> RequestFigures:
+    """Return the figures of a window from its sums, (WIDTH,)."""
     requests = float(window[Total.REQUESTS] - window[Total.SURPLUS])
     if requests < 0.5:
         unavailable = window[Total.UNAVAILABLE_REQUESTS] > 0
@@ -288,14 +298,14 @@ def _figures(window: Array, *, fully: bool) -> RequestFigures:
     reasons: dict[str, str] = {}
     if token is None:
         reasons |= dict.fromkeys(("token_ratio", "gap"), "no interval stated consistent token sums")
-    if not fully:
+    if not is_block_known:
         reasons["fully_cached"] = "the engine does not state its block size"
     return RequestFigures(
         requests=round(requests),
         token_ratio=token,
         hit_ratio=ratio,
         mostly_cached=mostly,
-        fully_cached=full if fully else None,
+        fully_cached=full if is_block_known else None,
         cold=cold,
         gap=None if token is None else _gap(token, ratio),
         reasons=reasons,

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from prefixwatch.page.caveats import Caveat, Era
 
@@ -114,8 +115,7 @@ class PageReading:
 
 def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | None:
     """Gather a histogram from flat counters. A missing +Inf bucket is made up for by the count."""
-    prefix = f"{quantity}/le/"
-    cumulative = sorted((float(key[len(prefix) :]), value) for key, value in counters.items() if key.startswith(prefix))
+    cumulative = [(edge, counters[key]) for edge, key in _buckets(tuple(counters), f"{quantity}/le/")]
     count, total = counters.get(f"{quantity}/count"), counters.get(f"{quantity}/sum")
     if count is None and cumulative and math.isinf(cumulative[-1][0]):
         count = cumulative[-1][1]
@@ -125,6 +125,22 @@ def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | No
     bounds = [0.0, *(value for _, value in finite), count]
     counts = tuple(max(0.0, upper - lower) for lower, upper in itertools.pairwise(bounds))
     return Histogram(edges=tuple(edge for edge, _ in finite), counts=counts, count=count, total=total)
+
+
+def parts_of(counters: Mapping[str, float], quantity: str) -> dict[str, float]:
+    """Return the values of a quantity that is split by a label, by the label's value."""
+    return {part: counters[key] for part, key in _parts(tuple(counters), f"{quantity}/")}
+
+
+# The names of counters are the same poll after poll: what belongs together is sorted out once.
+@lru_cache(maxsize=1024)
+def _parts(keys: tuple[str, ...], prefix: str) -> tuple[tuple[str, str], ...]:
+    return tuple((key.removeprefix(prefix), key) for key in keys if key.startswith(prefix))
+
+
+@lru_cache(maxsize=1024)
+def _buckets(keys: tuple[str, ...], prefix: str) -> tuple[tuple[float, str], ...]:
+    return tuple(sorted((float(edge), key) for edge, key in _parts(keys, prefix)))
 
 
 def _size(labels: Mapping[str, str], name: str) -> int | None:

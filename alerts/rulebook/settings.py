@@ -1,0 +1,74 @@
+"""The configuration: values with their reasons."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+class SettingsError(Exception):
+    """A configuration that cannot be used: names file, key path and what is wrong."""
+
+
+def seconds(duration: str) -> float:
+    """Return the seconds of one of Prometheus's durations, such as 1h30m. Raises SettingsError."""
+    parts = re.findall(r"(\d+)(ms|[smhdw])", duration)
+    if "".join(number + unit for number, unit in parts) != duration or not parts:
+        raise SettingsError(f'"{duration}" is not a duration; use a form like "5m"')
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+class Settings:
+    """Values by key path. What nobody asks for is an error: a misspelt key would change nothing."""
+
+    def __init__(self, content: Mapping[str, Any], *, source: str) -> None:
+        self._source = source
+        self._entries = dict(_flat(content, source, ""))
+        self._asked: set[str] = set()
+
+    @classmethod
+    def read(cls, file: Path) -> "Settings":
+        """Read a file. Raises SettingsError."""
+        try:
+            content = yaml.safe_load(file.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise SettingsError(f"{file}: {error}") from error
+        if not isinstance(content, dict):
+            raise SettingsError(f"{file}: this must be a mapping")
+        return cls(content, source=str(file))
+
+    def __getitem__(self, path: str) -> Any:
+        """Return the value at a path such as "shared.flap". Raises SettingsError where there is none."""
+        self._asked.add(path)
+        return self._entry(path)["value"]
+
+    def why(self, path: str) -> str:
+        """Return the reason for a value."""
+        return str(self._entry(path)["why"])
+
+    def unused(self) -> list[str]:
+        """Return the paths that nobody asked for."""
+        return sorted(self._entries.keys() - self._asked)
+
+    def _entry(self, path: str) -> Mapping[str, Any]:
+        try:
+            return self._entries[path]
+        except KeyError:
+            raise SettingsError(f"{self._source}: {path} is missing") from None
+
+
+def _flat(content: Mapping[str, Any], source: str, prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for key, entry in content.items():
+        path = f"{prefix}{key}"
+        if not isinstance(entry, Mapping):
+            raise SettingsError(f"{source}: {path} must be {{value: ..., why: ...}}")
+        if "value" not in entry:
+            yield from _flat(entry, source, f"{path}.")
+        elif entry.keys() != {"value", "why"} or not str(entry["why"]).strip():
+            raise SettingsError(f"{source}: {path} needs a value and a reason (why), and nothing else")
+        else:
+            yield path, entry
