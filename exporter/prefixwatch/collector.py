@@ -31,6 +31,9 @@ _PASSED_THROUGH = {
     "external_hit_tokens_total": ("external_hit_tokens", "external_hit_tokens"),
     "generation_tokens_total": ("generation_tokens", "generation_tokens"),
     "preemptions_total": ("preemptions", "preemptions"),
+    "first_tokens_total": ("time_to_first_token_seconds/count", "time_to_first_token_seconds"),
+    "first_token_seconds_total": ("time_to_first_token_seconds/sum", "time_to_first_token_seconds"),
+    "queue_seconds_total": ("queue_seconds/sum", "queue_seconds"),
     "prefill_seconds_total": ("prefill_seconds/sum", "prefill_seconds"),
     "inference_seconds_total": ("inference_seconds/sum", "inference_seconds"),
 }
