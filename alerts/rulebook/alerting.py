@@ -121,6 +121,12 @@ def _dropped(source: _Source) -> list[Alert]:
                     {series}5m > {floor}
                 )"""
 
+    def now_and_then(latency: str) -> str:
+        series = f"model:{PREFIX}{latency}:ratio_rate"
+        now = _asked(f"`{series}5m{{{_MODEL_SELECTOR}}}`", _MODEL_VALUES, "humanizeDuration")
+        then = _asked(f"`{series}1d{{{_MODEL_SELECTOR}}} offset {offset}`", _MODEL_VALUES, "humanizeDuration")
+        return f"{now} (then {then})"
+
     shared = f"It was {of_baseline} the day before."
     warning = source.alert(
         name, has_fallen(source.of(name, "share_warning")),
@@ -142,17 +148,8 @@ def _dropped(source: _Source) -> list[Alert]:
         summary="The prefix cache finds much less than the day before, and requests wait longer.",
         description=(
             f"Warm engines of {_OF_MODEL} found {_PERCENT} of the looked-up prompt tokens in the last hour. {shared}"
-            " A first token takes "
-            + _asked(
-                f"`model:{PREFIX}first_token_seconds_per_first_token:ratio_rate5m{{{_MODEL_SELECTOR}}}`",
-                _MODEL_VALUES, "humanizeDuration",
-            )
-            + " on average now, "
-            + _asked(
-                f"`model:{PREFIX}first_token_seconds_per_first_token:ratio_rate1d{{{_MODEL_SELECTOR}}} offset {offset}`",
-                _MODEL_VALUES, "humanizeDuration",
-            )
-            + " then."
+            f" A first token takes {now_and_then('first_token_seconds_per_first_token')}, of which a request queues"
+            f" {now_and_then('queue_seconds_per_finished_request')}."
         ),
     )  # fmt: skip
     return [critical, warning]
@@ -215,7 +212,7 @@ def _gap(source: _Source) -> Alert:
         severity="info", level=MODEL, dashboard="prefixwatch-overview",
         summary="The token hit ratio is far above what most requests get.",
         description=(
-            f"The token ratio of {_OF_MODEL} is at least {_PERCENT} above the mean over its requests in the last hour:"
+            f"The token ratio of {_OF_MODEL} is at least {_PERCENT} points above the mean over its requests in the last hour:"
             " the long prompts are the warm ones, and many requests compute most of their prompt."
         ),
     )  # fmt: skip
@@ -235,7 +232,7 @@ def _imbalance(source: _Source) -> Alert:
         severity="warning", level=MODEL, dashboard="prefixwatch-fleet",
         summary="Replicas of one model find very different shares of their prompts.",
         description=(
-            f"The warm replicas of {_OF_MODEL} are {_PERCENT} away from their common hit ratio on average,"
+            f"The warm replicas of {_OF_MODEL} are {_PERCENT} points away from their common hit ratio on average,"
             " weighted by tokens, over the last hour: requests do not go to where their prefix is."
         ),
     )  # fmt: skip

@@ -86,7 +86,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     short_ceiling: float = 0.25
     near_full: float = 0.95
     late_reuses: float = 0.2
-    evicted_reuses: float = 0.1
+    evicted_reuses: float = 0.15
     min_evictions: int = 20
     min_requests: int = 20
     reused: float = 0.05
@@ -275,8 +275,8 @@ def _by_events(case: _Case) -> Diagnosis | None:
     if events.key_split_ratio >= case.limits.split:
         return _of(
             Cause.CACHE_KEY_SPLIT, Confidence.HIGH,
-            [f"{percent(events.key_split_ratio)} of the stored blocks hold the same tokens at the same place as others,"
-             " under another salt or adapter"],
+            [(f"{percent(events.key_split_ratio)} of the stored blocks hold the same tokens at the same place as others,"
+             " under another salt or adapter")],
             ["by design, if tenants must not share a cache; else use fewer cache_salt values, or fewer adapters"],
         )  # fmt: skip
     if case.is_low:
@@ -296,8 +296,10 @@ def _by_residency(case: _Case) -> Diagnosis | None:
         return None
     idle, gap = residency.idle_seconds[0.5], residency.reuse_gap_seconds[0.5]
     signs = [
-        f"blocks are evicted after {duration(idle)} idle, and come back after {duration(gap)} (medians):"
-        f" {percent(late)} of the reuses come in the second half of that time, so many come too late",
+        (
+            f"blocks are evicted after {duration(idle)} idle, and come back after {duration(gap)} (medians):"
+            f" {percent(late)} of the reuses come in the second half of that time, so many come too late"
+        ),
     ]
     is_sure = late >= 1.5 * case.limits.late_reuses and case.figures.pool_filled is True
     return _eviction(case, Confidence.HIGH if is_sure else Confidence.MEDIUM, [*signs, *case.pressure()])

@@ -9,7 +9,7 @@ from rich.text import Text
 from prefixwatch.comparison import Comparison
 from prefixwatch.diagnosis import Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
-from prefixwatch.figures.wording import duration, percent, span
+from prefixwatch.figures.wording import duration, harmless, percent, span
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 
 _DIALECTS = {"vllm": "vLLM", "ray": "vLLM on Ray Serve", "kserve": "vLLM on KServe"}
@@ -21,21 +21,21 @@ def show(targets: list[TargetSnapshot], console: Console) -> None:
     """Print what is known of each engine: figures, what is absent and why."""
     for target in targets:
         if not target.engines:
-            console.print(Text(f"{target.target}: {target.error or 'nothing was read'}"))
+            console.print(_text(f"{target.target}: {target.error or 'nothing was read'}"))
         for engine in target.engines:
-            console.print(Text(_headline(target, engine), style="bold"))
+            console.print(_text(_headline(target, engine), style="bold"))
             console.print()
             console.print(_table(list(_rows(engine))))
             _show_diagnosis(engine, console)
             _show_absent(engine, console)
         for caveat in target.caveats:
-            console.print(Text(f"  note: {caveat.partition(': ')[2]}", style="dim"))
+            console.print(_text(f"  note: {caveat.partition(': ')[2] or caveat}", style="dim"))
 
 
 def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None:
     """Print two windows side by side, what changed first."""
     for one in comparisons:
-        console.print(Text(f"{one.model_name or 'a model without a name'}, engine {one.engine}", style="bold"))
+        console.print(_text(f"{one.model_name or 'a model without a name'}, engine {one.engine}", style="bold"))
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         for name in ("  figure", "before", "after", ""):
             table.add_column(name, justify="left" if name in ("  figure", "") else "right")
@@ -48,10 +48,15 @@ def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None
         console.print(table)
         causes = [_cause(side.diagnosis) for side in (one.before, one.after)]
         console.print()
-        console.print(Text(f"  {_verdict(one)}", style="bold"), soft_wrap=True)
+        console.print(_text(f"  {_verdict(one)}", style="bold"), soft_wrap=True)
         same = causes[0] == causes[1]
-        console.print(Text(f"  diagnosis: {causes[1]}{', as before' if same else f', before it: {causes[0]}'}"))
+        console.print(_text(f"  diagnosis: {causes[1]}{', as before' if same else f', before it: {causes[0]}'}"))
         console.print()
+
+
+def _text(line: str, style: str = "") -> Text:
+    """Return a line to print as it is: names come from engines, and may hold what a terminal would act on."""
+    return Text(harmless(line), style=style)
 
 
 def _verdict(one: Comparison) -> str:
@@ -86,7 +91,7 @@ def _table(rows: list[Row]) -> Table:
     table.add_column(justify="right", min_width=9)
     table.add_column(style="dim", overflow="fold")
     for label, value, text in rows:
-        table.add_row(f"  {label}", Text(value, style="bold"), Text(text))
+        table.add_row(f"  {label}", _text(value, style="bold"), _text(text))
     return table
 
 
@@ -159,22 +164,22 @@ def _show_diagnosis(engine: EngineFigures, console: Console) -> None:
     if isinstance(found, Absent):
         return
     console.print()
-    console.print(Text(f"  why: {found.cause} ({found.confidence} confidence)", style="bold"))
+    console.print(_text(f"  why: {found.cause} ({found.confidence} confidence)", style="bold"))
     for sentence in found.evidence:
-        console.print(Text(f"    - {sentence}"), soft_wrap=True)
+        console.print(_text(f"    - {sentence}"), soft_wrap=True)
     if found.next_steps:
-        console.print(Text("  what to do", style="bold"))
+        console.print(_text("  what to do", style="bold"))
     for step in found.next_steps:
-        console.print(Text(f"    - {step}"), soft_wrap=True)
+        console.print(_text(f"    - {step}"), soft_wrap=True)
 
 
 def _show_absent(engine: EngineFigures, console: Console) -> None:
     """Print why figures are absent, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, reason in engine.to_json()["reasons"].items():
-        reasons.setdefault(reason, []).append(name.replace("_", " "))
+        reasons.setdefault(reason, []).append(name.replace("_", " ").replace(".", " "))
     if reasons:
         console.print()
     for reason, names in reasons.items():
-        console.print(Text(f"  absent: {', '.join(names)}: {reason}", style="dim"), soft_wrap=True)
+        console.print(_text(f"  absent: {', '.join(names)}: {reason}", style="dim"), soft_wrap=True)
     console.print()

@@ -99,7 +99,10 @@ class Engine:
 
 def watched_twice(engine: Engine) -> list[Engine]:
     """Return the engine as a sidecar and a central exporter show it."""
-    return [replace(engine, extra={"instance": "sidecar:9840", "job": "a"}), replace(engine, extra={"instance": "central:9840", "job": "b"})]
+    return [
+        replace(engine, extra={"instance": "sidecar:9840", "job": "a"}),
+        replace(engine, extra={"instance": "central:9840", "job": "b"}),
+    ]
 
 
 def together(*engines: Engine) -> dict[str, str]:

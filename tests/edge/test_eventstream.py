@@ -14,7 +14,7 @@ from prefixwatch import eventstream
 from prefixwatch.eventchannel import Channel
 from prefixwatch.eventdecoder import EventDecoder, MalformedError
 from prefixwatch.eventstream import EventsError, EventSource, EventStream, endpoint_at
-from prefixwatch.figures.events import AGAIN, REMOVED, STORED, Cleared, EventTally, Removed, Stored
+from prefixwatch.figures.events import AGAIN, REMOVED, STORED, Cleared, EventTally, Removed
 
 encode = msgspec.msgpack.encode
 KEY = b"a key"
@@ -54,7 +54,9 @@ BYTES = bytes(range(32))
         pytest.param({"type": "AllBlocksCleared"}, Cleared(time=100.0), id="cleared"),
         pytest.param(["AllBlocksCleared"], Cleared(time=100.0), id="cleared, as an array"),
         pytest.param(["BlockRemoved", [7]], Removed(time=100.0, hashes=[7]), id="removed, as an array"),
-        pytest.param(["BlockRemoved", [7], "GPU", 2, "x"], Removed(time=100.0, hashes=[7], group=2), id="a longer array"),
+        pytest.param(
+            ["BlockRemoved", [7], "GPU", 2, "x"], Removed(time=100.0, hashes=[7], group=2), id="a longer array"
+        ),
     ],
 )
 def test_an_event_is_decoded(event, expected):

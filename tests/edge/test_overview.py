@@ -132,6 +132,7 @@ RESIDENCY = Residency(
     mean_idle_seconds=2.0,
     gaps_per_eviction=0.0,
     late_reuse_share=Absent("no evicted block had been used again"),
+    evicted_reuse_share=0.5,
 )
 SHARE = Estimate(estimate=0.571, lower=0.55, upper=0.6, method="pooled")
 

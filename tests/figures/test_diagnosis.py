@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 import pytest
-from figures.diagnosed import UNKNOWN, estimate, events, figures, found, residency
 
+from figures.diagnosed import UNKNOWN, estimate, events, figures, found, residency
 from prefixwatch.diagnosis import CONFIDENCE, Cause, Confidence, Diagnosis, Hold, Thresholds, diagnose
 from prefixwatch.figures.figure import Absent
 
@@ -36,11 +36,15 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("whether it is on is not stated", (UNSURE, LOW), caching_enabled=UNKNOWN),
         case("nothing looked up", (NO_TRAFFIC, HIGH), **ABSENT_RATIO, is_idle=True),
         case("no ratio for another reason", (UNSURE, LOW), **ABSENT_RATIO),
+        case("nothing looked up, of short prompts", (NO_TRAFFIC, HIGH), **ABSENT_RATIO, is_idle=True,
+             hit_ratio_ceiling=estimate(0.1)),
         # The ceiling, 0.25.
         case("a ceiling just below", (SHORT, MEDIUM), hit_ratio_ceiling=estimate(0.249), token_hit_ratio=0.0),
         case("a ceiling at the line", (UNSURE, LOW), hit_ratio_ceiling=estimate(0.25), token_hit_ratio=0.1),
         case("and prompts of a block", (SHORT, HIGH), hit_ratio_ceiling=estimate(0.1), prompt_tokens_per_request=32.0),
         case("a low ceiling and no means", (SHORT, MEDIUM), hit_ratio_ceiling=estimate(0.1), block_tokens=UNKNOWN),
+        case("a low ceiling and no mean", (SHORT, MEDIUM), hit_ratio_ceiling=estimate(0.1),
+             prompt_tokens_per_request=UNKNOWN),
         case("prompts of a block, no histogram", (SHORT, HIGH), hit_ratio_ceiling=UNKNOWN,
              prompt_tokens_per_request=32.0, token_hit_ratio=0.0),
         case("prompts above a block", (DIVERGENCE, HIGH), hit_ratio_ceiling=UNKNOWN, prompt_tokens_per_request=32.1,
@@ -61,9 +65,11 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("near the ceiling", (HEALTHY, HIGH), token_hit_ratio=0.9),
         case("not near it", (UNSURE, LOW), token_hit_ratio=0.899),
         case("near a lower ceiling", (HEALTHY, HIGH), token_hit_ratio=0.45, hit_ratio_ceiling=estimate(0.5)),
+        case("near it, whatever is stored again", (HEALTHY, HIGH), **GOOD, events=events(avoidable_miss_ratio=0.9)),
         case("not near a lower one", (UNSURE, LOW), token_hit_ratio=0.449, hit_ratio_ceiling=estimate(0.5)),
         case("above an estimate of it", (HEALTHY, HIGH), token_hit_ratio=0.6, hit_ratio_ceiling=estimate(0.5)),
         case("without a histogram it is 1", (HEALTHY, HIGH), token_hit_ratio=0.9, hit_ratio_ceiling=UNKNOWN),
+        case("and not less", (UNSURE, LOW), token_hit_ratio=0.899, hit_ratio_ceiling=UNKNOWN),
         # Where decoding is what takes the time: 2 tokens a prompt token, 5 % of prefill.
         case("outputs twice the prompt", (DECODE, HIGH), **GOOD, output_per_prompt_token=2.0),
         case("outputs just shorter", (HEALTHY, HIGH), **GOOD, output_per_prompt_token=1.99),
@@ -87,15 +93,15 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("and of a few requests", (UNSURE, LOW), events=events(), requests=19.0),
         case("an eviction is one in a cold cache, too", (EVICTION, HIGH), events=events(avoidable_miss_ratio=0.5),
              age=5.0),
-        # Residency: 20 evictions, 0.2 of late reuses, 0.1 of all use.
+        # Residency: 20 evictions, 0.2 of late reuses, 0.15 of all use.
         case("late reuses", (EVICTION, HIGH), **EVICTING),
         case("enough of them to be sure", (EVICTION, HIGH), residency=residency(late_reuse_share=0.301)),
         case("not enough to be sure", (EVICTION, MEDIUM), residency=residency(late_reuse_share=0.299)),
         case("the least of them", (EVICTION, MEDIUM), residency=residency(late_reuse_share=0.2)),
         case("too few of them", (UNSURE, LOW), residency=residency(late_reuse_share=0.199)),
         case("a pool that may not have filled", (EVICTION, MEDIUM), **EVICTING, pool_filled=UNKNOWN),
-        case("blocks in use, just so", (EVICTION, HIGH), residency=residency(evicted_reuse_share=0.1)),
-        case("blocks that nobody used", (UNSURE, LOW), residency=residency(evicted_reuse_share=0.099)),
+        case("blocks in use, just so", (EVICTION, HIGH), residency=residency(evicted_reuse_share=0.15)),
+        case("blocks that nobody used", (UNSURE, LOW), residency=residency(evicted_reuse_share=0.149)),
         case("how much used is unknown", (UNSURE, LOW), residency=residency(evicted_reuse_share=UNKNOWN)),
         case("enough evictions", (EVICTION, HIGH), residency=residency(evictions=20.0)),
         case("too few evictions", (UNSURE, LOW), residency=residency(evictions=19.0)),
@@ -111,9 +117,11 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("all requests are cold", (EVICTION, HIGH), **EVICTING, request_hit_ratio=estimate(0.0),
              cold_request_ratio=estimate(1.0)),
         case("how many are cold is unknown", (EVICTION, HIGH), **EVICTING, request_hit_ratio=estimate(0.1)),
+        case("what requests get is unknown", (EVICTION, HIGH), **EVICTING, cold_request_ratio=estimate(0.1)),
         # Some pressure.
         case("preemptions and usage", (EVICTION, MEDIUM), **{**PRESSED, "requests_waiting_max": 0.0}),
         case("a queue and usage", (EVICTION, MEDIUM), **{**PRESSED, "preemptions": 0.0}),
+        case("usage at the line, too", (EVICTION, MEDIUM), **{**PRESSED, "preemptions": 0.0, "kv_usage_max": 0.95}),
         case("usage alone", (UNSURE, LOW), kv_usage_max=1.0),
         case("preemptions and a queue", (UNSURE, LOW), **{**PRESSED, "kv_usage_max": 0.5}),
         case("some pressure, nothing reused", (UNSURE, LOW), **{**PRESSED, "preemptions": 0.0}, token_hit_ratio=0.04),
@@ -127,6 +135,7 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("age unknown", (DIVERGENCE, HIGH), age=None, **UNFILLED),
         case("young and not low", (HEALTHY, MEDIUM), age=1.0, token_hit_ratio=0.6, **UNFILLED),
         case("young, and evicting", (EVICTION, HIGH), age=1.0, **EVICTING),
+        case("young, and under some pressure", (EVICTION, MEDIUM), age=1.0, **{**PRESSED, "preemptions": 0.0}),
         case("a handful of requests", (UNSURE, LOW), requests=19.0, **UNFILLED),
         case("enough requests", (DIVERGENCE, HIGH), requests=20.0, **UNFILLED),
         case("how many is unknown", (DIVERGENCE, HIGH), requests=UNKNOWN, **UNFILLED),
@@ -215,8 +224,8 @@ def test_other_thresholds_decide_otherwise() -> None:
         case(
             "residency",
             ["the token hit ratio is 50.0 %",
-             "blocks are evicted after 2 s idle, and come back after 1.2 s (medians): 45.0 % of the reuses come in the"
-             " second half of that time, so many come too late",
+             ("blocks are evicted after 2 s idle, and come back after 1.2 s (medians): 45.0 % of the reuses come in the"
+             " second half of that time, so many come too late"),
              "the pool is written over every 3 s: no untouched block survives longer",
              "the usage gauge peaked at 9.0 %: it does not count cached blocks that no request holds"],
             **EVICTING, kv_usage_max=0.09,
@@ -226,6 +235,25 @@ def test_other_thresholds_decide_otherwise() -> None:
             ["the token hit ratio is 50.0 %",
              "40.0 % of the stored blocks had been in the pool before and were evicted"],
             events=events(avoidable_miss_ratio=0.4), turnover_seconds=UNKNOWN,
+        ),
+        case(
+            "avoidable misses, usage unknown",
+            ["the token hit ratio is 50.0 %",
+             "40.0 % of the stored blocks had been in the pool before and were evicted"],
+            events=events(avoidable_miss_ratio=0.4), turnover_seconds=UNKNOWN, kv_usage_max=UNKNOWN,
+        ),
+        case(
+            "avoidable misses, half the pool held",
+            ["the token hit ratio is 50.0 %",
+             "40.0 % of the stored blocks had been in the pool before and were evicted"],
+            events=events(avoidable_miss_ratio=0.4), turnover_seconds=UNKNOWN, kv_usage_max=0.5,
+        ),
+        case(
+            "avoidable misses, nearly half the pool held",
+            ["the token hit ratio is 50.0 %",
+             "40.0 % of the stored blocks had been in the pool before and were evicted",
+             "the usage gauge peaked at 49.0 %: it does not count cached blocks that no request holds"],
+            events=events(avoidable_miss_ratio=0.4), turnover_seconds=UNKNOWN, kv_usage_max=0.49,
         ),
         case(
             "split keys",
@@ -249,6 +277,12 @@ def test_other_thresholds_decide_otherwise() -> None:
              "the pool never filled since the engine's start, so nothing had to be evicted: misses are first-time",
              "50.0 % of the requests get most of their prompt: the cold ones are the longer ones"],
             **UNFILLED, mostly_cached_request_ratio=estimate(0.5), cold_request_ratio=estimate(0.5),
+        ),
+        case(
+            "divergence, and most requests get little",
+            ["the token hit ratio is 50.0 %",
+             "the pool never filled since the engine's start, so nothing had to be evicted: misses are first-time"],
+            **UNFILLED, mostly_cached_request_ratio=estimate(0.49),
         ),
         case(
             "healthy, and the short prompts are cold",
@@ -275,22 +309,22 @@ def test_other_thresholds_decide_otherwise() -> None:
         case(
             "nothing to tell",
             ["the token hit ratio is 50.0 %",
-             "the pool has filled since the start: blocks may be evicted before they are used again, or prompts may share"
-             " too little; counters do not tell"],
+             ("the pool has filled since the start: blocks may be evicted before they are used again, or prompts may share"
+             " too little; counters do not tell")],
         ),
         case(
             "nothing to tell, no reuse was seen",
             ["the token hit ratio is 50.0 %",
-             "how full the pool is cannot be told: blocks may be evicted before they are used again, or prompts may share"
-             " too little; counters do not tell",
+             ("how full the pool is cannot be told: blocks may be evicted before they are used again, or prompts may share"
+             " too little; counters do not tell"),
              "no reuse: so it is under eviction and diverging prompts alike"],
             pool_filled=UNKNOWN, residency=residency(late_reuse_share=Absent("no reuse")),
         ),
         case(
             "nothing to tell, though reuses were in time",
             ["the token hit ratio is 50.0 %",
-             "the pool has filled since the start: blocks may be evicted before they are used again, or prompts may share"
-             " too little; counters do not tell"],
+             ("the pool has filled since the start: blocks may be evicted before they are used again, or prompts may share"
+             " too little; counters do not tell")],
             residency=residency(late_reuse_share=0.0),
         ),
     ],

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 
 import pytest
-from readings import CONFIG, histogram, reading
 
 from prefixwatch.figures.engine import WindowFigures, may_retry, since_start, window_figures
 from prefixwatch.figures.figure import Absent, Estimate
@@ -12,6 +11,7 @@ from prefixwatch.figures.history import Window
 from prefixwatch.figures.savings import Saving, TokenCost
 from prefixwatch.page.caveats import Era
 from prefixwatch.page.reading import CacheConfig
+from readings import CONFIG, histogram, reading
 
 EDGES = (100.0, 1000.0)
 COUNTERS = {

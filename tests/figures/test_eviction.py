@@ -45,12 +45,16 @@ def test_pool_tokens(config: CacheConfig, expected: int | str) -> None:
         ),
         pytest.param({"prompt_tokens": 100, "cached_prompt_tokens": 60, "generation_tokens": 5}, 45, id="first tokens"),
         pytest.param(
-            {"request_prompt_tokens/sum": 100, "request_computed_tokens/sum": 30, "generation_tokens": 5}, 35, id="finish"
+            {"request_prompt_tokens/sum": 100, "request_computed_tokens/sum": 30, "generation_tokens": 5},
+            35,
+            id="finish",
         ),
         pytest.param({"prompt_tokens": 100, "hit_tokens": 60, "generation_tokens": 5}, 45, id="the counter pair"),
         pytest.param({"prompt_tokens": 100, "hit_tokens": 160, "generation_tokens": 5}, 5, id="more hits than prompt"),
         pytest.param(
-            {"prompt_tokens": 100, "cached_prompt_tokens": 160, "generation_tokens": 5}, 5, id="a torn page writes nothing"
+            {"prompt_tokens": 100, "cached_prompt_tokens": 160, "generation_tokens": 5},
+            5,
+            id="a torn page writes nothing",
         ),
         pytest.param({"prompt_tokens": 100, "hit_tokens": 60}, "no generation tokens", id="no generation"),
         pytest.param({"prompt_tokens": 100, "generation_tokens": 5}, "no counters that tell", id="nothing on cached"),

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 import pytest
-from readings import histogram
 
 from prefixwatch.figures.intervals import grain_of, pool_of
 from prefixwatch.figures.pooled import Pool
 from prefixwatch.page.reading import CacheConfig
+from readings import histogram
 
 EDGES = (10.0, 100.0)
 FINISHED = {
@@ -77,10 +77,16 @@ def test_further_samples_of_a_request(samples: Mapping[str, float], surplus: int
         pytest.param(CacheConfig(block_size=32), {}, 1, id="before 0.32 it is not certain"),
         pytest.param(CacheConfig(cache_hit_alignment_tokens=16, is_hybrid=True), {}, 1, id="hybrid"),
         pytest.param(
-            CacheConfig(cache_hit_alignment_tokens=16), {"external_queried_tokens": 5.0}, 1, id="a KV connector was asked"
+            CacheConfig(cache_hit_alignment_tokens=16),
+            {"external_queried_tokens": 5.0},
+            1,
+            id="a KV connector was asked",
         ),
         pytest.param(
-            CacheConfig(cache_hit_alignment_tokens=16), {"external_queried_tokens": 0.0}, 16, id="a connector never asked"
+            CacheConfig(cache_hit_alignment_tokens=16),
+            {"external_queried_tokens": 0.0},
+            16,
+            id="a connector never asked",
         ),
     ],
 )

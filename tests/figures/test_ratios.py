@@ -115,9 +115,7 @@ def test_retried_lookups(changes: dict[str, float | None], options: dict[str, fl
             "more cached than prompt tokens",
             id="cached: torn",
         ),
-        pytest.param(
-            ratios.output_per_prompt_token, {"generation_tokens": 30, "prompt_tokens": 60}, 0.5, id="output"
-        ),
+        pytest.param(ratios.output_per_prompt_token, {"generation_tokens": 30, "prompt_tokens": 60}, 0.5, id="output"),
         pytest.param(
             ratios.output_per_prompt_token,
             {"generation_tokens": 30, SOURCE + "computed": 40, SOURCE + "local_cache": 20},
@@ -129,7 +127,10 @@ def test_retried_lookups(changes: dict[str, float | None], options: dict[str, fl
             ratios.output_per_prompt_token, {"generation_tokens": 1}, "no prompt tokens counter", id="output: prompts"
         ),
         pytest.param(
-            ratios.output_per_prompt_token, {"generation_tokens": 9, "prompt_tokens": 0}, "no prompt tokens", id="decode"
+            ratios.output_per_prompt_token,
+            {"generation_tokens": 9, "prompt_tokens": 0},
+            "no prompt tokens",
+            id="decode",
         ),
         pytest.param(
             ratios.prompt_tokens_per_request,

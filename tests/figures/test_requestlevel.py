@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping
 
 import pytest
-from readings import CONFIG, histogram, reading
 
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.history import History, Window
@@ -19,6 +18,7 @@ from prefixwatch.figures.requestlevel import (
     lost_requests,
 )
 from prefixwatch.page.reading import CacheConfig, Reading
+from readings import CONFIG, histogram, reading
 
 EDGES = (1.0, 10.0, 100.0, 1000.0)
 FIGURES = ("hit_ratio", "mostly_cached", "full", "cold")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from readings import histogram
 
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.residency import QUANTILES, Residency, quantile, residency, share_below
 from prefixwatch.page.reading import Histogram, histogram_of
+from readings import histogram
 
 EDGES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 

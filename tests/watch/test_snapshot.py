@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from figures import diagnosed
 
+from figures import diagnosed
 from prefixwatch.diagnosis import diagnose
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.savings import Saving
@@ -75,13 +75,15 @@ def test_diagnosis() -> None:
     ("changes", "reasons"),
     [
         pytest.param({}, {}, id="all is known"),
-        pytest.param({"release": None}, {"release": "/version did not answer, and the page does not state it"}, id="no"),
+        pytest.param(
+            {"release": None}, {"release": "/version did not answer, and the page does not state it"}, id="no"
+        ),
         pytest.param({"dialect": None, "error": "refused"}, {"dialect": "refused"}, id="down"),
         pytest.param({"dialect": None}, {"dialect": "nothing was read yet"}, id="not polled yet"),
     ],
 )
 def test_of_a_target_what_is_unknown_has_its_reason(changes: dict[str, object], reasons: dict[str, str]) -> None:
-    found = target(**changes).to_json()
+    found = target(engine(), **changes).to_json()
     assert found["reasons"] == reasons
     assert ("error" in found) is ("error" in changes)
 

@@ -1,5 +1,6 @@
 """Traces of engines whose cause is known: recorded from real ones, and made by the stand-in."""
 
+import functools
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import recorded
 
+import recorded
 from prefixwatch.demo import scenarios
 from prefixwatch.demo.offline import record
 from prefixwatch.diagnosis import Cause, Diagnosis
@@ -34,15 +35,21 @@ def causes(found: Sequence[EngineFigures]) -> set[str]:
     return {str(one.diagnosis.cause) for one in found if isinstance(one.diagnosis, Diagnosis)}
 
 
-def assert_ratio(found: Sequence[EngineFigures], name: str, *, more: float = 0.0) -> None:
-    tolerance = (0.04 if name in UNSTEADY else 0.015) + more
+@functools.cache
+def whole(name: str) -> Sequence[EngineFigures]:
+    """Return the figures of a whole recorded trace."""
+    return recorded.figures(recorded.pages(name))
+
+
+def assert_ratio(found: Sequence[EngineFigures], name: str) -> None:
+    tolerance = 0.04 if name in UNSTEADY else 0.015
     for one in found:
         assert one.token_hit_ratio == pytest.approx(recorded.truth(name)["token_hit_ratio"], abs=tolerance)
 
 
 @pytest.mark.parametrize("name", SERVED)
 def test_token_hit_ratio(name: str) -> None:
-    assert_ratio(recorded.figures(recorded.pages(name)), name)
+    assert_ratio(whole(name), name)
 
 
 @pytest.mark.parametrize("every", [2, 5])
@@ -53,13 +60,14 @@ def test_token_hit_ratio_of_fewer_polls(name: str, every: int) -> None:
 
 @pytest.mark.parametrize("name", ["idle", "caching_disabled"])
 def test_without_lookups_there_is_no_ratio(name: str) -> None:
-    (found,) = recorded.figures(recorded.pages(name))
+    (found,) = whole(name)
     assert isinstance(found.token_hit_ratio, Absent)
 
 
 @pytest.mark.parametrize("name", recorded.NAMES)
 def test_cause(name: str) -> None:
-    found = recorded.figures(recorded.pages(name), LAST_SECONDS.get(name))
+    seconds = LAST_SECONDS.get(name)
+    found = whole(name) if seconds is None else recorded.figures(recorded.pages(name), seconds)
     assert causes(found) <= ALIKE.get(name, {recorded.truth(name)["cause"]})
 
 
@@ -71,7 +79,7 @@ def test_cause_without_residency_is_right_or_not_told(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["thrash_low_usage", "pressure", "divergent_small_pool"])
 def test_turnover_is_how_long_blocks_live(name: str) -> None:
-    (found,) = recorded.figures(recorded.pages(name))
+    (found,) = whole(name)
     assert isinstance(found.residency, Residency)
     assert found.turnover_seconds == pytest.approx(found.residency.mean_lifetime_seconds, rel=0.25)
     assert found.residency.mean_idle_seconds <= found.turnover_seconds, "it bounds how long an untouched one survives"
@@ -87,16 +95,14 @@ def nulls(value: Any, path: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("name", recorded.NAMES)
 def test_every_null_has_its_reason(name: str) -> None:
-    target = recorded.watched(recorded.pages(name)).state().snapshot().to_json()
-    assert target["engines"]
-    for whole in (target, *target["engines"]):
-        inside = {key: value for key, value in whole.items() if key not in ("reasons", "engines")}
-        assert set(nulls(inside)) == set(whole["reasons"])
-        assert all(whole["reasons"].values())
+    for engine in (one.to_json() for one in whole(name)):
+        reasons = engine.pop("reasons")
+        assert set(nulls(engine)) == set(reasons)
+        assert all(reasons.values())
 
 
 def test_a_low_usage_gauge_does_not_hide_eviction() -> None:
-    (found,) = recorded.figures(recorded.pages("thrash_low_usage"))
+    (found,) = whole("thrash_low_usage")
     assert isinstance(found.kv_usage_max, float)
     assert found.kv_usage_max < 0.1
     assert causes([found]) == {Cause.EVICTION}
@@ -149,9 +155,7 @@ GOOD = {"healthy", "decode_bound"}
         pytest.param("mixed_short_warm", 2, 60, {"insufficient_evidence"}, id="a small pool that is large enough"),
     ],
 )
-def test_eviction_is_what_the_events_show(
-    name: str, seed: int, blocks: int, most: set[str], tmp_path: Path
-) -> None:
+def test_eviction_is_what_the_events_show(name: str, seed: int, blocks: int, most: set[str], tmp_path: Path) -> None:
     """The residency histograms alone tell whether at least a fifth of the misses were avoidable."""
     _, pages, avoidable = made(tmp_path, name, seed, blocks=blocks)
     assert (avoidable >= 0.2) is (most == {"eviction"})

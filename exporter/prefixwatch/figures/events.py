@@ -69,12 +69,13 @@ CacheEvent = Stored | Removed | Cleared
 class EventTally:
     """Add up what one engine's events say. The events are those of its own pool, in order.
 
-    `bound`: how many blocks are remembered; beyond it they are sampled by hash. `emptied_at`: when
+    `bound`: how many blocks are remembered; beyond it they are sampled by hash, from the
+    start on one of 2**`sampling_shift`. `emptied_at`: when
     the cache was last seen to be cleared, unix seconds.
     """
 
-    def __init__(self, bound: int = DEFAULT_BOUND) -> None:
-        self._blocks = RememberedBlocks(bound)
+    def __init__(self, bound: int = DEFAULT_BOUND, *, sampling_shift: int = 0) -> None:
+        self._blocks = RememberedBlocks(bound, sampling_shift=sampling_shift)
         self._splits = KeySplits(bound // _SPLITS_SHARE)
         self._stored = self._removed = self._unjudged = 0
         self._sampled = self._again = 0.0

@@ -34,12 +34,12 @@ _MANY = 4096
 class RememberedBlocks:
     """Blocks by name: how many copies are cached, when they were stored, and ghosts of evicted ones.
 
-    `bound`: how many blocks are remembered at most. Times in unix seconds. A name is an integer in
+    `bound`: how many blocks are remembered at most, from the start on one of 2**`sampling_shift`. Times in unix seconds. A name is an integer in
     [0, 2**64), and only one below `threshold` may be given to `store` and `remove`.
     """
 
-    def __init__(self, bound: int = DEFAULT_BOUND) -> None:
-        self.threshold = _SPACE
+    def __init__(self, bound: int = DEFAULT_BOUND, *, sampling_shift: int = 0) -> None:
+        self.threshold = _SPACE >> sampling_shift
         self._bound = bound
         self._pool: int | None = None
         self._slots: dict[int, int] = {}

@@ -20,3 +20,8 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def harmless(text: str) -> str:
+    """Return text with what a terminal would act on written out: control and direction characters, lone surrogates."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

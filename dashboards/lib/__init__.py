@@ -1,0 +1,1 @@
+"""What the boards are made of: queries that know their names, panels, layout, and the last pass over the JSON."""

@@ -1,0 +1,324 @@
+"""Panels: grafanalib's, with defaults that hold in Grafana 10.4 to 13, and factories that say what a board needs."""
+
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import attr
+from grafanalib import core
+
+from lib.errors import BoardError
+from lib.metrics import Expr
+from lib.palette import LIMIT, Words
+from lib.variables import DATASOURCE
+
+MIN_INTERVAL = "30s"
+"""As often as the short recording rules are evaluated: finer steps show nothing more."""
+NO_TRAFFIC = "no traffic"
+
+Json = dict[str, Any]
+
+
+@attr.s(kw_only=True)
+class Query(core.Target):  # type: ignore[misc]
+    """A target without grafanalib's coarse steps, with its datasource."""
+
+    is_table: bool = attr.ib(default=False)
+
+    def to_json_data(self) -> Json:
+        return {
+            "datasource": DATASOURCE,
+            "editorMode": "code",
+            "expr": self.expr,
+            "format": "table" if self.is_table else "time_series",
+            "instant": self.instant,
+            "legendFormat": self.legendFormat,
+            "range": not self.instant,
+            "refId": self.refId,
+        }
+
+
+@attr.s(kw_only=True)
+class Panel(core.Panel):  # type: ignore[misc]
+    """A panel of any type whose options grafanalib cannot say: as Grafana states them."""
+
+    kind: str = attr.ib()
+    options: Json = attr.ib(factory=dict)
+    defaults: Json = attr.ib(factory=dict)
+    overrides: list[Json] = attr.ib(factory=list)
+    dataSource = attr.ib(factory=lambda: dict(DATASOURCE))
+    interval = attr.ib(default=MIN_INTERVAL)
+    maxDataPoints = attr.ib(default=None)
+
+    def to_json_data(self) -> Json:
+        found: Json = self.panel_json(
+            {
+                "type": self.kind,
+                "options": self.options,
+                "fieldConfig": {"defaults": self.defaults, "overrides": self.overrides},
+            }
+        )
+        found["fieldConfig"] = {"defaults": self.defaults, "overrides": self.overrides}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """What one query draws. `many`: several series, told apart by shade.
+
+    `below`: the name of another line, up to which the space is filled, as between two bounds.
+    """
+
+    query: Expr
+    name: str
+    colour: str
+    many: bool = False
+    dashed: bool = False
+    dotted: bool = False
+    faint: bool = False
+    below: str = ""
+    unit: str = ""
+    right: bool = False
+
+    def __post_init__(self) -> None:
+        named = {name for _, name, _, _ in string.Formatter().parse(self.name.replace("{{", "{").replace("}}", "}")) if name}
+        if unknown := named - self.query.labels:
+            raise BoardError(f'"{self.name}": {self.query} has no label {", ".join(sorted(unknown))}')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table: a value per row, or a label of the rows. `is_hidden`: its query only gives the rows."""
+
+    name: str
+    query: Expr | None = None
+    label: str = ""
+    unit: str = ""
+    words: Words | None = None
+    colour: str = ""
+    links: tuple[tuple[str, str], ...] = ()
+    decimals: int | None = None
+    is_hidden: bool = False
+
+
+def told(what: str, good: str, do: str) -> str:
+    """Return a description: what the panel shows, what good looks like, what to do."""
+    return f"{what}\n\n**Good:** {good}\n\n**If not:** {do}"
+
+
+def chart(
+    title: str,
+    *lines: Line,
+    about: str,
+    unit: str,
+    highest: float | None = None,
+    stacked: bool = False,
+    logarithmic: bool = False,
+    empty: str = NO_TRAFFIC,
+) -> Panel:
+    """Return a chart over time; `highest` is the axis' end where it is known, `empty` is said without data."""
+    custom: Json = {
+        "drawStyle": "line", "lineWidth": 2, "fillOpacity": 40 if stacked else 0, "showPoints": "never",
+        "spanNulls": False, "axisSoftMin": None if logarithmic else 0,
+        "scaleDistribution": {"type": "log", "log": 10} if logarithmic else {"type": "linear"},
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+    }  # fmt: skip
+    return Panel(
+        kind="timeseries",
+        title=title,
+        description=about,
+        targets=[_target(line.query, line.name, position) for position, line in enumerate(lines)],
+        options={
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
+        defaults={
+            "unit": unit, "min": None if logarithmic else 0, "max": highest, "noValue": empty,
+            "color": {"mode": "fixed", "fixedColor": LIMIT}, "custom": custom,
+        },
+        overrides=[_styled(line, position) for position, line in enumerate(lines)],
+    )  # fmt: skip
+
+
+def number(
+    title: str,
+    query: Expr,
+    *,
+    about: str,
+    unit: str,
+    colour: str = LIMIT,
+    steps: Sequence[tuple[float, str]] = (),
+    empty: str = NO_TRAFFIC,
+    decimals: int | None = None,
+) -> Panel:
+    """Return one value of now; `steps`: (from, colour) where its colour depends on it. `empty`: said without data."""
+    coloured: Json = {"mode": "fixed", "fixedColor": colour}
+    thresholds = None
+    if steps:
+        coloured = {"mode": "thresholds"}
+        thresholds = _steps(colour, steps)
+    return Panel(
+        kind="stat", title=title, description=about,
+        targets=[_target(query, title, 0, instant=True)],
+        options=_stat_options("value"),
+        defaults={
+            "unit": unit, "noValue": empty, "color": coloured, "thresholds": thresholds, "decimals": decimals,
+        },
+    )  # fmt: skip
+
+
+def verdict(title: str, query: Expr, *, about: str, words: Words, empty: str = NO_TRAFFIC) -> Panel:
+    """Return a state of now in words, its colour behind it."""
+    return Panel(
+        kind="stat", title=title, description=about,
+        targets=[_target(query, title, 0, instant=True)],
+        options=_stat_options("background"),
+        defaults={
+            "unit": "none", "noValue": empty, "mappings": _mapped(words), "color": {"mode": "thresholds"},
+            "thresholds": _steps(LIMIT, ()),
+        },
+    )  # fmt: skip
+
+
+def timeline(title: str, query: Expr, name: str, *, about: str, words: Words, empty: str = NO_TRAFFIC) -> Panel:
+    """Return states over time in words, a row per series."""
+    Line(query=query, name=name, colour=LIMIT)  # checks the name
+    return Panel(
+        kind="state-timeline", title=title, description=about,
+        targets=[_target(query, name, 0)],
+        options={
+            "mergeValues": True, "showValue": "auto", "alignValue": "left", "rowHeight": 0.8,
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+            "tooltip": {"mode": "single", "sort": "none"},
+        },
+        defaults={
+            "noValue": empty, "mappings": _mapped(words), "color": {"mode": "thresholds"},
+            "thresholds": _steps(LIMIT, ()), "custom": {"lineWidth": 0, "fillOpacity": 85},
+        },
+    )  # fmt: skip
+
+
+def table(title: str, *columns: Column, about: str, empty: str, sort: str = "", descending: bool = True) -> Panel:
+    """Return a table of now: a row per combination of the labels, a column per query."""
+    labels = [column for column in columns if column.label]
+    values = [column for column in columns if column.query is not None]
+    keys = {column.label for column in labels}
+    for column in values:
+        assert column.query is not None
+        if missing := {column.label for column in labels if column.label} - column.query.labels:
+            raise BoardError(f"{title}: {column.name}: {column.query} has no label {', '.join(sorted(missing))}")
+    names, order, hidden = {}, {}, {"Time": True}
+    ids = {column.name: f"Value #{_ref(position)}" for position, column in enumerate(values)}
+    if len(values) == 1:
+        ids = {column.name: "Value" for column in values}
+    for position, column in enumerate(columns):
+        source = column.label or ids[column.name]
+        if not column.is_hidden:
+            names[source], order[source] = column.name, position
+    for column in values:
+        assert column.query is not None
+        hidden |= {ids[column.name]: True} if column.is_hidden else {}
+        hidden |= dict.fromkeys(sorted(column.query.labels - keys), True)
+    return Panel(
+        kind="table", title=title, description=about,
+        targets=[
+            _target(column.query, column.name, position, instant=True, is_table=True)
+            for position, column in enumerate(values) if column.query is not None
+        ],
+        transformations=[
+            {"id": "merge", "options": {}},
+            {"id": "organize", "options": {"excludeByName": hidden, "indexByName": order, "renameByName": names}},
+        ],
+        options={
+            "showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": [], "countRows": False},
+            "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
+        },
+        defaults={"noValue": empty, "custom": {"align": "auto", "cellOptions": {"type": "auto"}}},
+        overrides=[_of_column(column) for column in columns if not column.is_hidden],
+    )  # fmt: skip
+
+
+def words(title: str, content: str) -> Panel:
+    """Return a text for people (Markdown)."""
+    return Panel(
+        kind="text", title=title, dataSource=None, interval=None,
+        options={"mode": "markdown", "content": content, "code": {"language": "plaintext", "showLineNumbers": False}},
+    )  # fmt: skip
+
+
+def heading(title: str, repeat: str = "") -> core.RowPanel:
+    """Return a row's heading."""
+    return core.RowPanel(title=title, repeat=core.Repeat(variable=repeat or None), dataSource=None)
+
+
+def _target(query: Expr, name: str, position: int, *, instant: bool = False, is_table: bool = False) -> Query:
+    return Query(expr=str(query), legendFormat=name, refId=_ref(position), instant=instant, is_table=is_table)
+
+
+def _ref(position: int) -> str:
+    return string.ascii_uppercase[position]
+
+
+def _styled(line: Line, position: int) -> Json:
+    properties: list[Json] = [
+        {"id": "color", "value": {"mode": "shades" if line.many else "fixed", "fixedColor": line.colour}}
+    ]
+    if line.dashed:
+        properties.append({"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}})
+    if line.dotted:
+        properties.append({"id": "custom.lineStyle", "value": {"fill": "dot", "dash": [2, 8]}})
+    if line.faint:
+        properties.append({"id": "custom.lineWidth", "value": 1})
+    if line.below:
+        properties.append({"id": "custom.fillBelowTo", "value": line.below})
+        properties.append({"id": "custom.fillOpacity", "value": 20})
+    if line.unit:
+        properties.append({"id": "unit", "value": line.unit})
+    if line.right:
+        properties.append({"id": "custom.axisPlacement", "value": "right"})
+        if line.unit == "percentunit":
+            properties.append({"id": "max", "value": 1})
+    return {"matcher": {"id": "byFrameRefID", "options": _ref(position)}, "properties": properties}
+
+
+def _of_column(column: Column) -> Json:
+    properties: list[Json] = []
+    if column.unit:
+        properties.append({"id": "unit", "value": column.unit})
+    if column.decimals is not None:
+        properties.append({"id": "decimals", "value": column.decimals})
+    if column.words is not None:
+        properties.append({"id": "mappings", "value": _mapped(column.words)})
+        properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+        properties.append({"id": "color", "value": {"mode": "thresholds"}})
+        properties.append({"id": "thresholds", "value": _steps(LIMIT, ())})
+    if column.colour:
+        properties.append({"id": "color", "value": {"mode": "fixed", "fixedColor": column.colour}})
+        properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+    if column.links:
+        links = [{"title": title, "url": url, "targetBlank": False} for title, url in column.links]
+        properties.append({"id": "links", "value": links})
+    return {"matcher": {"id": "byName", "options": column.name}, "properties": properties}
+
+
+def _mapped(said: Words) -> list[Json]:
+    options = {
+        value: {"text": text, "color": colour, "index": index} for index, (value, (text, colour)) in enumerate(said.items())
+    }
+    return [{"type": "value", "options": options}]
+
+
+def _steps(base: str, steps: Sequence[tuple[float, str]]) -> Mapping[str, Any]:
+    return {
+        "mode": "absolute",
+        "steps": [{"value": None, "color": base}, *({"value": value, "color": colour} for value, colour in steps)],
+    }
+
+
+def _stat_options(colour_mode: str) -> Json:
+    return {
+        "colorMode": colour_mode, "graphMode": "none", "justifyMode": "center", "orientation": "auto",
+        "textMode": "value", "wideLayout": True, "showPercentChange": False,
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+    }  # fmt: skip
