@@ -222,4 +222,6 @@ def _add_counters(families: _Families, names: Mapping[str, str], engine: EngineS
         )
     if not by_source:
         unsplit = {**names, "source": "unsplit"}
-        families.add("prompt_tokens_total", unsplit, counters.get("prompt_tokens"), created=created.get("prompt_tokens"))
+        families.add(
+            "prompt_tokens_total", unsplit, counters.get("prompt_tokens"), created=created.get("prompt_tokens")
+        )

@@ -337,8 +337,9 @@ def _too_few(case: _Case) -> Diagnosis | None:
 def _unfilled(case: _Case) -> Diagnosis | None:
     if not case.is_low or case.figures.pool_filled is not False:
         return None
+    # Where something is reused, a cache that still fills looks much the same.
     return _divergence(
-        case, Confidence.HIGH,
+        case, Confidence.MEDIUM if case.is_reused else Confidence.HIGH,
         ["the pool never filled since the engine's start, so nothing had to be evicted: misses are first-time"],
     )  # fmt: skip
 

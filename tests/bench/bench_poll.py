@@ -46,7 +46,9 @@ def main() -> None:
             marks.append(time.thread_time())
             watch.state(config.windows)
             marks.append(time.thread_time())
-            costs.append((*(1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)), 1e3 * (marks[-1] - marks[0])))
+            costs.append(
+                (*(1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)), 1e3 * (marks[-1] - marks[0]))
+            )
     costs = costs[int(WARM_UP * len(costs)) :]
     print(f"{len(costs)} polls, one every {options.period:g} s")
     for name, column in zip(PARTS, zip(*costs, strict=True), strict=True):

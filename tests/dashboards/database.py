@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
-from dashboards.stories import Sample, series
 from drawing.answers import Server, Span
 from lib.rulefile import alerts, recorded
+
+from dashboards.stories import Sample, series
 from prefixwatch.config import Duration
 from prometheus.server import free_port
 
@@ -89,7 +90,9 @@ def _passes(queries: Iterable[str]) -> list[list[str]]:
     for query in queries:
         for name in _RECORDED.findall(query):
             depth(name)
-    return [[name for name in depths if depths[name] == level] for level in range(1, max(depths.values(), default=0) + 1)]
+    return [
+        [name for name in depths if depths[name] == level] for level in range(1, max(depths.values(), default=0) + 1)
+    ]
 
 
 def _evaluated(rules: Mapping[str, str], server: Server, spans: Sequence[Span]) -> Iterator[Sample]:

@@ -17,10 +17,11 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "dashboards")]
 
 import preview  # noqa: E402
-from dashboards.database import load, serving  # noqa: E402
-from dashboards.stories import DAY, Sample, Story, moved  # noqa: E402
 from drawing.answers import Span  # noqa: E402
 from generate import rendered  # noqa: E402
+
+from dashboards.database import load, serving  # noqa: E402
+from dashboards.stories import DAY, Sample, Story, moved  # noqa: E402
 from prefixwatch.demo.offline import EPOCH, record  # noqa: E402
 from prefixwatch.trace import scrapes  # noqa: E402
 

@@ -73,7 +73,9 @@ def external_hit_ratio(increases: Increases) -> float | Absent:
 
 def prompt_tokens_by_source(increases: Increases) -> dict[str, float] | Absent:
     """Return prompt tokens by where they came from: computed, local_cache, external, or the engine's own word."""
-    return parts_of(increases, "prompt_tokens_by_source") or Absent("no prompt tokens by source on this page (from vLLM 0.16)")
+    return parts_of(increases, "prompt_tokens_by_source") or Absent(
+        "no prompt tokens by source on this page (from vLLM 0.16)"
+    )
 
 
 def cached_prompt_ratio(increases: Increases) -> float | Absent:
