@@ -15,6 +15,7 @@ from lib.palette import (
     MEMORY,
     OFF,
     PROMPTS,
+    QUIET,
     REQUESTS,
     TOKENS,
     UNSURE,
@@ -35,21 +36,20 @@ NO_RESIDENCY = "no block was evicted, or --kv-cache-metrics is off"
 causes = ranked(CAUSE_RANKS)
 
 
-def this_is_it(*found: Cause) -> Panel:
-    """Return whether the diagnosis of any engine chosen is one of these causes."""
-    ruled_out = {"0": ("not this", UNSURE)}
-    named = " or ".join(CAUSES[one][0] for one in found)
+def this_is_it(*found: Cause, may_be: bool = False) -> Panel:
+    """Return whether the diagnosis of an engine chosen is one of these; `may_be`: what too little evidence leaves open."""
+    named, colour = " or ".join(CAUSES[one][0] for one in found), CAUSES[found[0]][1]
+    query = raw("diagnosis", cause="|".join(found)).max_by()
+    said = {"0": ("not this", QUIET), "1": ("this is it", colour)}
+    if may_be:
+        query = query.times(2).plus(raw("diagnosis", cause=Cause.INSUFFICIENT_EVIDENCE).max_by())
+        said = {"0": ("not this", QUIET), "1": ("may be this", UNSURE), "2": ("this is it", colour), "3": ("this is it", colour)}
     return verdict(
-        "This?", of_engine_any("|".join(found)), words={**ruled_out, "1": ("this is it", CAUSES[found[0]][1])}, empty="no engine",
+        "This?", query, words=said, empty="no engine",
         about=told(
             f"Whether the diagnosis of an engine chosen is {named}.", "not this.", "read the evidence beside it, and what it means.",
         ),
     )  # fmt: skip
-
-
-def of_engine_any(found: str) -> Expr:
-    """Return 1 where an engine has one of these causes, else 0."""
-    return raw("diagnosis", cause=found).max_by()
 
 
 def share_of(requests: str) -> Expr:
@@ -110,11 +110,11 @@ traffic = chart(
 )  # fmt: skip
 
 caching = verdict(
-    "Prefix caching", of_engine("prefix_caching_enabled").min_by(), words={"1": ("on", GOOD), "0": ("off", OFF)}, empty=NOT_SAID,
+    "Prefix caching", of_engine("prefix_caching_enabled").min_by(), words={"1": ("on", QUIET), "0": ("off", OFF)}, empty=NOT_SAID,
     about=told("The engine's own flag.", "on.", "start vLLM with --enable-prefix-caching, or leave it off if that was meant."),
 )  # fmt: skip
 counters = verdict(
-    "Counters", of_engine("counters_frozen").max_by(), words={"0": ("moving", GOOD), "1": ("standing still", MEMORY)}, empty=NOT_SAID,
+    "Counters", of_engine("counters_frozen").max_by(), words={"0": ("moving", QUIET), "1": ("standing still", MEMORY)}, empty=NOT_SAID,
     about=told(
         "Whether the counters move while requests are served.", "moving.",
         "standing still: every ratio is wrong; see whether /metrics is served by the process that serves requests.",
@@ -164,7 +164,7 @@ floor = chart(
 
 filled = verdict(
     "Pool", of_engine("pool_filled").max_by(),
-    words={"0": ("never filled", GOOD), "1": ("has filled", UNSURE)}, empty="cannot be told",
+    words={"0": ("never filled", QUIET), "1": ("has filled", UNSURE)}, empty="cannot be told",
     about=told(
         "Whether as much was written since the engine's start as the pool holds.",
         "never filled: nothing had to be evicted, misses are first-time.", "has filled: eviction is possible; step 5.",
@@ -263,7 +263,7 @@ prefill_share = number(
     ),
 )  # fmt: skip
 output = number(
-    "Output per prompt token", of_engine("output_per_prompt_token", window=WINDOW).max_by(), unit="none", colour=GOOD,
+    "Output per prompt", of_engine("output_per_prompt_token", window=WINDOW).max_by(), unit="none", colour=GOOD,
     steps=((LIMITS.output_dwarfs_prompt, DECODE),), decimals=2,
     about=told(
         "Generated tokens per prompt token.", f"below {LIMITS.output_dwarfs_prompt:g}, if caching is to matter.",
@@ -315,12 +315,13 @@ BOARD = Board(
             f" crowd the pool ({runbook('PrefixCacheKvPressure')}). Low usage says nothing about the cache.",
         ),
         step(
-            "5. Is it evicted before it is needed again?", this_is_it(Cause.EVICTION), (avoidable, late), eviction,
+            "5. Is it evicted before it is needed again?", this_is_it(Cause.EVICTION, may_be=True), (avoidable, late), eviction,
+            "**May be this**: the pool has filled, and nothing tells this from step 6; cache events would.\n\n"
             "**Avoidable misses or late reuses**: eviction. More KV memory, or less demand on it"
             f" ({runbook('PrefixCacheEvictingReusedBlocks')}).\n\n**Neither**: evicted blocks were not needed again; step 6.",
         ),
         step(
-            "6. Do the prompts share their beginning?", this_is_it(Cause.PROMPT_DIVERGENCE, Cause.CACHE_KEY_SPLIT), (cold, gap), prompts,
+            "6. Do the prompts share their beginning?", this_is_it(Cause.PROMPT_DIVERGENCE, Cause.CACHE_KEY_SPLIT, may_be=True), (cold, gap), prompts,
             "**Cold requests without eviction**: the prompts differ at the front, are salted apart, or share nothing. Put what is"
             f" shared first; compare two rendered prompts ({runbook('PrefixCacheNoReuse')}, {runbook('PrefixCacheTokenRequestGap')}).",
         ),

@@ -3,7 +3,7 @@
 from lib.board import Board
 from lib.layout import CHART, GLANCE, Row, beside
 from lib.metrics import of_engine, rate, ratio
-from lib.palette import DESIGN, GOOD, LIMIT, MEMORY, PROMPTS, UNSURE, WAITING
+from lib.palette import DESIGN, GOOD, LIMIT, MEMORY, PROMPTS, QUIET, TOKENS, UNSURE, WAITING
 from lib.panels import Line, chart, number, told, verdict
 from prefixwatch.config import Config
 from prefixwatch.diagnosis import Thresholds
@@ -19,7 +19,7 @@ size = number(
     about=told("Tokens that the KV pools of the engines chosen hold.", "several times the working set.", "see what-if below."),
 )  # fmt: skip
 filled = verdict(
-    "Filled", of_engine("pool_filled").max_by(), words={"0": ("never filled", GOOD), "1": ("has filled", UNSURE)},
+    "Filled", of_engine("pool_filled").max_by(), words={"0": ("never filled", QUIET), "1": ("has filled", UNSURE)},
     empty="cannot be told",
     about=told(
         "Whether as much was written since the engine's start as the pool holds.",
@@ -95,7 +95,7 @@ evictions = chart(
     ),
 )  # fmt: skip
 avoidable_over_time = chart(
-    "Avoidable misses",
+    "Avoidable misses over time",
     Line(query=ratio("engine", "blocks_stored_again_per_stored_block", "5m"), name=f"5 minutes {OF_ENGINE}", colour=MEMORY, many=True),
     Line(query=ratio("engine", "blocks_stored_again_per_stored_block", "1h"), name=f"hour {OF_ENGINE}", colour=MEMORY, dashed=True),
     unit="percentunit", highest=1, empty=NO_EVENTS,
@@ -139,6 +139,27 @@ preemptions = chart(
     about=told("Requests a minute that lost their blocks and started over.", "0.", "fewer requests at once, or more KV memory."),
 )  # fmt: skip
 
+connector = chart(
+    "Found in a KV connector",
+    Line(query=ratio("engine", "external_hit_tokens_per_external_queried_token", "5m"), name=f"external {OF_ENGINE}", colour=GOOD, dashed=True),
+    Line(query=ratio("engine", "hit_tokens_per_queried_token", "5m"), name=f"prefix cache {OF_ENGINE}", colour=TOKENS, many=True),
+    unit="percentunit", highest=1,
+    about=told(
+        "Of the tokens that the prefix cache did not have and that were looked up in a KV connector, how many were found there,"
+        " beside the prefix cache's own ratio. Without a connector only the latter.",
+        "what the pool evicts is found here.", "near 0: the connector holds something else, or less than the pool.",
+    ),
+)  # fmt: skip
+loaded = chart(
+    "Tokens loaded from a KV connector",
+    Line(query=rate("engine", "external_hit_tokens", "5m"), name=OF_ENGINE, colour=GOOD, many=True),
+    unit="cps", empty="no KV connector",
+    about=told(
+        "Prompt tokens a second that a connector gave instead of prefill; they are written into the pool.",
+        "cheaper than computing them.", "compare time to first token on the Overview board.",
+    ),
+)  # fmt: skip
+
 BOARD = Board(
     uid="prefixwatch-kv-pool",
     title="KV pool",
@@ -148,5 +169,6 @@ BOARD = Board(
         Row(title="Do blocks survive until they are needed?", boxes=[beside(survival, written, height=CHART, shares=(15, 9))]),
         Row(title="Evictions: avoidable or not", boxes=[beside(evictions, avoidable_over_time, what_if, height=CHART)]),
         Row(title="Pressure by running requests", boxes=[beside(usage, waiting, preemptions, height=CHART)]),
+        Row(title="Beyond the pool", boxes=[beside(connector, loaded, height=CHART)]),
     ],
 )  # fmt: skip

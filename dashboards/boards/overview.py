@@ -62,8 +62,9 @@ from_cache = number(
     ),
 )  # fmt: skip
 spent_seconds, saved_seconds = (rate("model", name, "5m").sum_by() for name in ("prefill_seconds", "prefill_saved_seconds"))
+known_savings = saved_seconds.where("> 0")  # the counter stands at 0 while a token's cost is not known
 saved = number(
-    "Prefill saved", saved_seconds.per(saved_seconds.plus(spent_seconds)), unit="percentunit", colour=GOOD, decimals=1,
+    "Prefill saved", known_savings.per(known_savings.plus(spent_seconds)), unit="percentunit", colour=GOOD, decimals=1,
     empty="not known",
     about=told(
         "Prefill time that cached tokens spared the requests of the last 5 minutes, as a share of what all prefill would have"
@@ -195,7 +196,7 @@ sources = chart(
 prefill = chart(
     "Prefill: spent and saved",
     Line(query=rate("model", "prefill_seconds", "5m"), name="spent", colour=PROMPTS),
-    Line(query=rate("model", "prefill_saved_seconds", "5m"), name="saved by the cache", colour=GOOD),
+    Line(query=rate("model", "prefill_saved_seconds", "5m").where("> 0"), name="saved by the cache", colour=GOOD),
     unit="s", stacked=True,
     about=told(
         "Request-seconds of prefill each second: what requests spent, and what cached tokens spared them.",

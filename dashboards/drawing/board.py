@@ -71,7 +71,7 @@ def _row(axes: Axes, one: Answered, wide: int, high: int, span: Span, annotation
 
 def _text(axes: Axes, one: Answered, wide: int, high: int, span: Span, annotations: Annotations) -> None:
     content = one.panel["options"]["content"].replace("**", "").replace("`", "")
-    lines = [line for part in content.split("\n") for line in textwrap.wrap(part, int(wide / 6.6)) or [""]]
+    lines = [line for part in content.split("\n") for line in textwrap.wrap(part, int(wide / 7.6)) or [""]]
     axes.text(10, 26, "\n".join(lines), fontsize=9, color=INK, va="top", linespacing=1.35)
 
 
@@ -87,11 +87,13 @@ def _stat(axes: Axes, one: Answered, wide: int, high: int, span: Span, annotatio
     if text is None:
         text = written(value, defaults["unit"], now=span.end, decimals=defaults.get("decimals"))
     is_block = one.panel["options"]["colorMode"] == "background"
-    if is_block:
+    if colour == "transparent":
+        colour = SOFT
+    elif is_block:
         axes.set_facecolor(colour)
         colour = _readable(colour)
         axes.texts[0].set_color(colour)
-    axes.text(wide / 2, high / 2 + 10, text, fontsize=min(26, 1.45 * wide / max(len(text), 5)), color=colour, va="center", ha="center")
+    axes.text(wide / 2, high / 2 + 10, text, fontsize=min(26, 1.1 * (wide - 20) / max(len(text), 5)), color=colour, va="center", ha="center")
 
 
 def _chart(axes: Axes, one: Answered, wide: int, high: int, span: Span, annotations: Annotations) -> None:
@@ -300,7 +302,8 @@ def _legend_rows(names: Sequence[str], wide: int) -> int:
 
 
 def _axis(plot: Axes, unit: str, highest: float | None, *, is_log: bool) -> None:
-    plot.yaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value, unit, decimals=0)))
+    decimals = 0 if highest or plot.get_ylim()[1] > 0.1 else 1
+    plot.yaxis.set_major_formatter(FuncFormatter(lambda value, _: written(value, unit, decimals=decimals)))
     plot.yaxis.set_minor_formatter(NullFormatter())
     plot.grid(axis="y", color=EDGE, lw=0.7)
     plot.set_axisbelow(True)

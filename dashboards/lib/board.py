@@ -128,11 +128,12 @@ def _annotation(name: str, expr: str, colour: str, title: str, text: str) -> Jso
 
 def _finalized(board: Json) -> Json:
     """Take out what Grafana has left behind, and what grafanalib cannot say put in."""
-    for key in ("__inputs", "rows", "style", "hideControls", "sharedCrosshair", "gnetId"):
+    for key in ("__inputs", "id", "rows", "style", "hideControls", "sharedCrosshair", "gnetId"):
         board.pop(key, None)
     board["templating"] = {"list": _variables()}
     board["annotations"] = {"list": _annotations()}
     board["fiscalYearStartMonth"], board["liveNow"] = 0, False
+    board["timepicker"] = {"refresh_intervals": ["10s", REFRESH, "1m", "5m", "15m", "1h"]}
     board["links"] = [{**_bare(link), "icon": "external link", "targetBlank": False, "tooltip": ""} for link in board["links"]]
     board["panels"] = [_panel(panel) for panel in board["panels"]]
     return board

@@ -14,10 +14,11 @@ PROMPTS = "#E69F00"  # what prompts cost: computed tokens, cold requests
 MEMORY = "#D55E00"  # the pool is short: evictions, preemptions
 DECODE = "#CC79A7"  # generated tokens
 WAITING = "#F0E442"  # time: to the first token, in the queue, until warm
-LIMIT = "#8F8F8F"  # what it is compared with: ceilings, baselines; nothing to say
+LIMIT = "#767676"  # what it is compared with: ceilings, baselines; nothing to say
 DESIGN = "#7A5FB5"  # meant to be so
 OFF = "#4A4A4A"  # switched off
 UNSURE = "#C8C8C8"  # cannot be told
+QUIET = "transparent"  # nothing to look at here
 FLOOR = "#8C5E1F"  # prompts shorter than a block
 
 # From what needs no action to what needs it most: the worst of several engines is the highest.

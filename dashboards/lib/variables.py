@@ -48,4 +48,5 @@ _NARROWED_BY = {
 def query(variable: Variable) -> str:
     """Return the query for a variable's values."""
     chosen = ", ".join(f'{name}=~"${name}"' for name in _NARROWED_BY.get(variable.name, ()))
-    return f"label_values({PREFIX}{variable.source}{{{chosen}}}, {variable.name})"
+    selector = f"{PREFIX}{variable.source}" + (f"{{{chosen}}}" if chosen else "")
+    return f"label_values({selector}, {variable.name})"

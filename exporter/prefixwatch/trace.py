@@ -116,7 +116,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            self._stream: BinaryIO = gzip.open(path, "xb") if path.suffix == ".gz" else path.open("xb")  # type: ignore[assignment]
+            self._stream: BinaryIO = gzip.open(path, "xb") if path.suffix == ".gz" else path.open("xb")  # type: ignore[assignment]  # noqa: SIM115  the caller closes it
         except FileExistsError:
             raise TraceError(f"{path}: exists already; name another file or remove it") from None
         except OSError as error:

@@ -173,15 +173,15 @@ async def alertmanager(folder: Path, inbox: Inbox) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def monitored(
-    folder: Path, rules: Mapping[str, str], exporters: Mapping[str, str], alerts_to: Server
+    folder: Path, rules: Mapping[str, str], exporters: Mapping[str, str], alerts_to: Server, *, interval: str = "1s"
 ) -> AsyncIterator[Server]:
-    """Run a Prometheus that scrapes exporters (job to host:port) each second and evaluates the rules as often."""
+    """Run a Prometheus that scrapes exporters (job to host:port) and evaluates the rules each second."""
     for name, text in rules.items():
         (folder / name).write_text(text)
     shipped = yaml.safe_load((ALERTS / "prometheus.yaml").read_text())
     (job,) = (one for one in shipped["scrape_configs"] if one["job_name"] == "prefixwatch")
     settings = {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"},
         "rule_files": shipped["rule_files"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alerts_to.url.removeprefix("http://")]}]}]},
         "scrape_configs": [

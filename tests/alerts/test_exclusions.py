@@ -86,7 +86,7 @@ add(
     | BASELINE,
     never(DROPPED, 299),
 )
-add("dropped: not the dip after a cache reset", engines(WARM, low(8, 0.0), WARM) | BASELINE, never(DROPPED, 300))
+add("dropped: not the dip after a cache reset", engines(WARM, low(12, 0.0), WARM) | BASELINE, never(DROPPED, 300))
 add(
     "dropped: not when the traffic is gone",
     engines(WARM, idle(60), Phase(minutes=90, queried=600, ratio=0.1)) | BASELINE, never(DROPPED, 299),
@@ -125,11 +125,13 @@ add(
     never(IMBALANCE, 299),
 )
 add(
-    "imbalance: not the two sides of a prefill/decode pair",
-    together(
-        Engine(phases=[Phase(minutes=300, ratio=0.8, output=1)]),
-        Engine(phases=[Phase(minutes=300, ratio=0.05, external=0.9)], target="gpu-2:8000"),
-    ),
+    "imbalance: not the prefill side of a pair",
+    together(A, Engine(phases=[Phase(minutes=300, ratio=0.2, output=1)], target="gpu-2:8000")),
+    never(IMBALANCE, 299),
+)
+add(
+    "imbalance: not the decode side of a pair",
+    together(A, Engine(phases=[Phase(minutes=300, ratio=0.05, external=0.9)], target="gpu-2:8000")),
     never(IMBALANCE, 299),
 )
 add("imbalance: not one replica", engines(Phase(minutes=300, ratio=0.9)), never(IMBALANCE, 299))
@@ -163,6 +165,13 @@ def gauge(name: str, values: str, **labels: str) -> dict[str, str]:
 add(
     "evicting: half of the stored blocks were there before", blocks(600, 300),
     [*state(EVICTING, "10m", pending=1), *fires(EVICTING, 30)],
+)  # fmt: skip
+add(
+    "evicting: one engine under two exporters is one alert",
+    engines(Phase(minutes=61, ratio=0.4))
+    | gauge("diagnosis", "1+0x60", cause="eviction", instance="a") | gauge("diagnosis_confidence", "1+0x60", instance="a")
+    | gauge("diagnosis", "1+0x60", cause="eviction", instance="b") | gauge("diagnosis_confidence", "1+0x60", instance="b"),
+    fires(EVICTING, 50),
 )  # fmt: skip
 add(
     "evicting: not conversations that ended: as many evictions, none comes back",

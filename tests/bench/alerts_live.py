@@ -59,6 +59,9 @@ ALSO = {
 
 POLLING = ("--poll-interval", "0.5s", "--window", "10s", "--window", "30s")
 PATIENCE = 150.0
+SEEDS = {"pressure": 5, "gap": 4}
+"""Of stand-ins whose seed decides how strong the effect is."""
+HELD = {"PREFIXWATCH_DIAGNOSIS_HOLD": "2s"}
 _LOOKUPS = re.compile(rb"(?m)^(vllm:prefix_cache_(?:queries|hits)_total\{.*\}) \S+$")
 
 
@@ -133,9 +136,7 @@ def place(url: str) -> str:
 async def engines(stack: AsyncExitStack, speed: float) -> dict[str, list[Running]]:
     """Start the stand-ins, by model."""
     models = [*CAUSES, "frozen", "gone"]
-    started = {
-        name: [await stack.enter_async_context(serve_of(name, speed, seed))] for seed, name in enumerate(models, 1)
-    }
+    started = {name: [await stack.enter_async_context(serve_of(name, speed, SEEDS.get(name, 1)))] for name in models}
     started["replicas"].append(await stack.enter_async_context(serve_of("replicas", speed, 99)))
     return started
 
@@ -151,21 +152,21 @@ async def serve_of(name: str, speed: float, seed: int, port: int = 0) -> AsyncIt
 
 async def run(speed: float, healthy: float) -> int:
     folder = Path(tempfile.mkdtemp(prefix="alerts-live-"))
-    rules = compressed("10s", "30s", "90s", offset="60s", settled="30s", lasting="5s", window="10s")
+    rules = compressed("10s", "30s", "90s", offset="60s", settled="30s", lasting="6s", window="10s")
     second = f"127.0.0.1:{free_port()}"
     async with AsyncExitStack() as stack:
         models = await engines(stack, speed)
         proxy = await stack.enter_async_context(FrozenProxy(models["frozen"][0].url).open())
         urls = [one.url for name, many in models.items() for one in many if name != "frozen"] + [proxy.url]
         inbox = await stack.enter_async_context(Inbox())
-        first = await stack.enter_async_context(exporter(*urls, *POLLING))
+        first = await stack.enter_async_context(exporter(*urls, *POLLING, env=HELD))
         # The second watches one engine that the first watches too.
         twin = AsyncExitStack()
-        await twin.enter_async_context(exporter(models["dropped"][0].url, *POLLING, listen=second))
+        await twin.enter_async_context(exporter(models["dropped"][0].url, *POLLING, listen=second, env=HELD))
         stack.push_async_callback(twin.aclose)
         manager = await stack.enter_async_context(alertmanager(folder, inbox))
         jobs = {"first": place(first.url), "second": second}
-        server = await stack.enter_async_context(monitored(folder, rules, jobs, manager))
+        server = await stack.enter_async_context(monitored(folder, rules, jobs, manager, interval="2s"))
         journal = Journal(server, {place(models["gone"][0].url): "gone"})
 
         begin = time.monotonic()
@@ -191,7 +192,7 @@ async def run(speed: float, healthy: float) -> int:
             models[name][-1].switch("healthy")
         proxy.is_frozen = False
         await stack.enter_async_context(serve_of("gone", speed, 7, port))
-        await stack.enter_async_context(exporter(models["dropped"][0].url, *POLLING, listen=second))
+        await stack.enter_async_context(exporter(models["dropped"][0].url, *POLLING, listen=second, env=HELD))
         await journal.until_settled(PATIENCE, gone=True)
         await asyncio.sleep(3)
         faults = await server.unhealthy()

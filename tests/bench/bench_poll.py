@@ -7,6 +7,7 @@ simulated time and replayed as the exporter would. CPU milliseconds of one threa
 """
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -46,9 +47,7 @@ def main() -> None:
             marks.append(time.thread_time())
             watch.state(config.windows)
             marks.append(time.thread_time())
-            costs.append(
-                (*(1e3 * (b - a) for a, b in zip(marks, marks[1:], strict=False)), 1e3 * (marks[-1] - marks[0]))
-            )
+            costs.append((*(1e3 * (b - a) for a, b in itertools.pairwise(marks)), 1e3 * (marks[-1] - marks[0])))
     costs = costs[int(WARM_UP * len(costs)) :]
     print(f"{len(costs)} polls, one every {options.period:g} s")
     for name, column in zip(PARTS, zip(*costs, strict=True), strict=True):

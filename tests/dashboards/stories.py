@@ -25,13 +25,14 @@ Pages = Iterable[tuple[float, bytes | None]]
 
 @dataclass(kw_only=True)
 class Story:
-    """One target over time; `cluster` is the scenario. `end`: the last status, after all pages."""
+    """One target over time; `cluster` is the scenario. `end`: the last status; `own`: the exporter's own counters by time."""
 
     cluster: str
     target: str
     pages: Pages
     scrape_seconds: float = 15.0
     end: TargetStatus | None = field(default=None, init=False)
+    own: dict[float, Mapping[str, float]] = field(default_factory=dict, init=False)
 
     def samples(self) -> Iterator[Sample]:
         """Yield what Prometheus would have scraped from the exporter."""
@@ -52,6 +53,7 @@ class Story:
                 scraped = at
                 errors = {"connection_refused": failed} if failed else {}
                 self.end = status_of(watch, missed=missed, last_success=last, errors=errors, began=at)
+                self.own.update({round(at): engine.own for engine in self.end.state.engines})
                 yield from exported([self.end], at)
 
 
