@@ -10,7 +10,7 @@ from enum import StrEnum
 PREFIX = "prefixwatch_"
 ENGINE_LABELS = ("target", "model_name", "engine")
 RESERVED_LABELS = frozenset(
-    {*ENGINE_LABELS, "window", "bound", "source", "cause", "caveat", "reason", "quantile", "dialect", "release", "pool"}
+    {*ENGINE_LABELS, "window", "bound", "source", "cause", "caveat", "reason", "quantile", "dialect", "release", "pool", "rank"}
     | {"le", "version", "job", "instance"}
 )
 
@@ -121,6 +121,21 @@ METRICS: tuple[Metric, ...] = (
     _own("cacheable_tokens_total", "The most of the observed prompt tokens that a cache could have served, by whole blocks: divide by observed_prompt_tokens.", ("bound",), _BOUNDS),
     _own("written_tokens_total", "Tokens written into the KV pool since the exporter started: computed, loaded, generated."),
     _own("prefill_saved_seconds_total", "Request-seconds of prefill that cached tokens saved, where what a token costs could be fitted."),
+    _own("blocks_stored_total", "Blocks stored in the KV pool, as the engine's cache events say (BlockStored)."),
+    _own("blocks_removed_total", "Cached blocks evicted from the KV pool (BlockRemoved events)."),
+    _own(
+        "blocks_stored_again_total",
+        "Blocks stored again after they were evicted: misses that a larger pool would have avoided. Divide by blocks_stored."
+        " An estimate where events_sampling_ratio is below 1.",
+    ),
+    _own(
+        "blocks_spared_total",
+        "Of the blocks stored again, those that a pool of 1.5, 2 or 4 times the size would still have held. Take them from"
+        " blocks_stored_again and blocks_stored for that pool's avoidable-miss ratio.",
+        ("pool",), 3,
+    ),
+    _own("blocks_key_split_total", "Blocks whose tokens had been stored at the same place of a prompt under another salt or adapter."),
+    _own("blocks_placed_total", "Blocks whose place in the prompt is known: the denominator of blocks_key_split."),
     _own("engine_restarts_total", "Restarts of the engine seen since the exporter started."),
     _window("token_hit_ratio", "Hit per queried token, 0..1 (the engine's counter pair)."),
     _window("external_hit_ratio", "Hit per queried token of the KV connector, 0..1."),
@@ -137,6 +152,17 @@ METRICS: tuple[Metric, ...] = (
     _window("late_reuse_ratio", "Share of reuses after at least half the time that an idle block survives, 0..1: many mean that others come too late."),
     _window("turnover_seconds", "Time to write the whole KV pool over: pool tokens / written tokens a second."),
     _window("kv_usage_max_ratio", "Highest share of KV blocks held by running requests, 0..1. Cached blocks that none holds do not count."),
+    _window("avoidable_miss_ratio", "Stored again after eviction / stored blocks, 0..1 (cache events)."),
+    _window("working_set_ratio", "Different blocks stored in the window / blocks of the pool (cache events). Hits are not announced, so blocks that stay cached are not in it."),
+    _window(
+        "whatif_avoidable_miss_ratio",
+        "The avoidable-miss ratio to expect of a pool of 1.5, 2 or 4 times the size on the same requests, 0..1, by stack distance"
+        " of blocks stored again. It cannot see hits, which are not announced, nor that a larger pool would let more requests"
+        " run at once and finish in another order; blocks evicted more than 11 pools ago may be forgotten.",
+        ("pool",), 3,
+    ),
+    _window("key_split_ratio", "Blocks whose tokens had been stored at the same place of a prompt under another salt or adapter / blocks whose place is known, 0..1 (cache events)."),
+    _window("cached_block_lifetime_seconds", "Quantiles of how long evicted blocks were cached, from store to eviction, within 5 % (cache events).", ("quantile",), 3),
     _window("window_coverage_ratio", "How much of the window has been seen, 0..1. Below 0.9 its other gauges are absent."),
     _state("pool_tokens", "Size of the KV pool in tokens."),
     _state("pool_filled", "1 if as much was written since the engine's start as the pool holds, else 0."),
@@ -153,6 +179,24 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="poll_errors_total", kind=Kind.COUNTER, group=Group.STATE,
         help="Polls that gave nothing to use, by reason.", labels=("target", "reason"), series_per_engine=20,
+    ),
+    _state("events_sampling_ratio", "Share of blocks, by hash, that figures from cache events are taken from, 0..1."),
+    _state("events_connected", "1 while connected to the endpoint where an engine publishes its cache events, else 0.", ("target", "rank")),
+    _state("events_lag_seconds", "How much longer than the fastest the newest cache events were on their way: above 5 the exporter falls behind.", ("target", "rank")),
+    Metric(
+        name="events_batches_total", kind=Kind.COUNTER, group=Group.STATE,
+        help="Batches of cache events that were read.", labels=("target", "rank"),
+    ),
+    Metric(
+        name="events_missed_batches_total", kind=Kind.COUNTER, group=Group.STATE,
+        help="Batches of cache events that were lost: gaps in the sequence that no replay endpoint filled.",
+        labels=("target", "rank"),
+    ),
+    Metric(
+        name="events_errors_total", kind=Kind.COUNTER, group=Group.STATE,
+        help="What went wrong with cache events, by reason: unreachable, disconnected, not_a_publisher, malformed_message,"
+        " malformed_event, gap, behind, rank_twice, internal.",
+        labels=("target", "rank", "reason"), series_per_engine=4,
     ),
     Metric(
         name="targets_file_last_reload_success", kind=Kind.GAUGE, group=Group.STATE,

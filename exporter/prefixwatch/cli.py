@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from rich.console import Console
@@ -18,6 +19,7 @@ from prefixwatch.demo.command import TOUR_SECONDS, demonstrate
 from prefixwatch.demo.errors import DemoError
 from prefixwatch.demo.releases import LATEST, RELEASES
 from prefixwatch.demo.scenarios import SCENARIOS
+from prefixwatch.eventstream import EventsError
 from prefixwatch.fetch import Address
 from prefixwatch.page.exposition import PageError
 from prefixwatch.replaying import read_page, replay
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         return int(parsed.run(parsed))
-    except (ConfigError, TraceError, PageError, DemoError) as error:
+    except (ConfigError, EventsError, TraceError, PageError, DemoError) as error:
         line = str(error).replace("\n", "\\n")  # a file's name may hold any character
         print(f"prefixwatch: {line}", file=sys.stderr)
         return _UNUSABLE
@@ -63,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--interval", type=_duration, default=Duration(1), metavar="D", help="between polls (1s)")
     check.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
+    _add_events(check)
     _add_access(check)
     check.set_defaults(run=_check)
 
@@ -74,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     again.add_argument("file", metavar="FILE", type=Path, help="a trace, or the folder it lies in")
     again.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
     again.add_argument("--at", type=_moment, metavar="T", help="as of T: unix seconds, or like 45s from the start")
+    again.add_argument(
+        "--kv-events", type=Path, metavar="FILE", help="recorded cache events of the same time, or the folder"
+    )
     again.set_defaults(run=_replay)
 
     compare = commands.add_parser(
@@ -120,10 +126,19 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"YAML ({config.PREFIX}CONFIG)")
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="where to serve (:9840)")
     parser.add_argument("--poll-interval", metavar="D", help="between polls (5s; 1s beside one engine)")
+    _add_events(parser)
     parser.add_argument("--targets-file", metavar="FILE", help="a list of targets, reread when it changes")
     parser.add_argument("--window", dest="windows", action="append", metavar="D", help="repeatable (1m, 5m, 1h)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error")
     parser.add_argument("--log-format", metavar="FORMAT", help="json, text, auto")
+
+
+def _add_events(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events", action="append", metavar="ENDPOINT",
+        help='cache events, like "tcp://*:5557" (* is the target\'s host); again for each data-parallel rank',
+    )  # fmt: skip
+    parser.add_argument("--events-topic", default="", metavar="TOPIC", help="as in vLLM's --kv-events-config")
 
 
 def _add_access(parser: argparse.ArgumentParser) -> None:
@@ -139,6 +154,8 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 def _settings(parsed: argparse.Namespace) -> config.Config:
     names = ("listen", "poll_interval", "targets_file", "windows", "log_level", "log_format")
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(parsed, name)) is not None}
+    if parsed.events:
+        flags["events"] = {"endpoints": parsed.events, "topic": parsed.events_topic}
     if parsed.urls:
         flags["targets"] = [{"url": url} for url in parsed.urls]
     file = parsed.config or os.environ.get(f"{config.PREFIX}CONFIG")
@@ -163,7 +180,15 @@ def _run(parsed: argparse.Namespace) -> int:
 def _check(parsed: argparse.Namespace) -> int:
     address = _address(parsed)
     log.set_up(level="error")
-    target = asyncio.run(serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window))
+    try:
+        source = config.EventsConfig(endpoints=tuple(parsed.events or ()), topic=parsed.events_topic).source(
+            urlsplit(address.url).hostname or ""
+        )
+    except ValueError as error:
+        raise ConfigError(f"--events: {error}") from None
+    target = asyncio.run(
+        serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window, events=source)
+    )
     _print([target], as_json=parsed.json)
     return 0 if target.engines else 1
 
@@ -191,7 +216,7 @@ def _read(parsed: argparse.Namespace) -> int:
 
 
 def _replay(parsed: argparse.Namespace) -> int:
-    done = replay(parsed.file, until=parsed.at)
+    done = replay(parsed.file, until=parsed.at, kv_events=parsed.kv_events)
     if done.unused:
         print(
             f"prefixwatch: {parsed.file}: {done.unused} of {done.used + done.unused} pages could not be used: "

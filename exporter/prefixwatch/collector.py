@@ -13,6 +13,8 @@ from prefixwatch import __version__
 from prefixwatch.catalog import BY_NAME, METRICS, Kind
 from prefixwatch.config import Duration
 from prefixwatch.diagnosis import CONFIDENCE, Cause, Diagnosis
+from prefixwatch.eventchannel import ChannelStatus
+from prefixwatch.figures.events import POOL_NAMES
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.requestlevel import BOUNDS
 from prefixwatch.figures.residency import Residency
@@ -43,6 +45,11 @@ _OWN = {
     "observed_prompt_tokens_total": "prompt_tokens",
     "observed_cached_tokens_total": "cached_tokens",
     "written_tokens_total": "written_tokens",
+    "blocks_stored_total": "blocks_stored",
+    "blocks_removed_total": "blocks_removed",
+    "blocks_stored_again_total": "blocks_stored_again",
+    "blocks_key_split_total": "blocks_key_split",
+    "blocks_placed_total": "blocks_placed",
     "prefill_saved_seconds_total": "prefill_saved_seconds",
 }
 _OWN_BOUNDED = {
@@ -65,6 +72,9 @@ _OF_WINDOW: dict[str, Callable[[EngineFigures], float | Estimate | Absent]] = {
     "prefill_saved_ratio": lambda f: f.prefill_saved_share,
     "turnover_seconds": lambda f: f.turnover_seconds,
     "kv_usage_max_ratio": lambda f: f.kv_usage_max,
+    "avoidable_miss_ratio": lambda f: f.avoidable_miss_ratio,
+    "working_set_ratio": lambda f: f.working_set_ratio,
+    "key_split_ratio": lambda f: f.key_split_ratio,
 }
 
 
@@ -139,6 +149,8 @@ class StatusCollector(Collector):
         families.add("last_success_timestamp_seconds", labels, status.last_success)
         for reason, count in status.errors.items():
             families.add("poll_errors_total", {**labels, "reason": reason}, count, created=status.began)
+        for channel in state.channels:
+            _add_channel(families, labels, channel, began=status.began)
         if status.is_stale or state.page is None:
             return
         info = {"dialect": state.page.dialect, "release": state.page.release or ""}
@@ -161,6 +173,7 @@ class StatusCollector(Collector):
             families.add("window_coverage_ratio", labels, window.coverage if window else 0.0)
             figures = engine.figures(span, require_coverage=True)
             _add_residency(families, labels, figures.residency)
+            _add_events(families, labels, figures)
             for name, figure in _OF_WINDOW.items():
                 value = figure(figures)
                 if isinstance(value, Estimate):
@@ -173,6 +186,7 @@ class StatusCollector(Collector):
             families.add("pool_filled", names, figures.pool_filled)
             families.add("prefix_caching_enabled", names, figures.caching_enabled)
             families.add("counters_frozen", names, engine.frozen is not None)
+            families.add("events_sampling_ratio", names, engine.sampling_rate)
 
 
 def _add_diagnosis(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
@@ -197,6 +211,25 @@ def _add_residency(families: _Families, labels: Mapping[str, str], residency: Re
     families.add("late_reuse_ratio", labels, residency.late_reuse_share)
 
 
+def _add_events(families: _Families, labels: Mapping[str, str], figures: EngineFigures) -> None:
+    whatif, counts = figures.whatif_avoidable_miss_ratio, figures.cache_events
+    for pool, value in () if isinstance(whatif, Absent) else whatif.items():
+        families.add("whatif_avoidable_miss_ratio", {**labels, "pool": pool}, value)
+    lifetimes = counts if isinstance(counts, Absent) else counts.block_lifetime_seconds
+    for quantile, value in () if isinstance(lifetimes, Absent) else lifetimes.items():
+        families.add("cached_block_lifetime_seconds", {**labels, "quantile": quantile}, value)
+
+
+def _add_channel(families: _Families, labels: Mapping[str, str], channel: ChannelStatus, *, began: float) -> None:
+    names = {**labels, "rank": channel.engine}
+    families.add("events_connected", names, channel.is_connected)
+    families.add("events_lag_seconds", names, channel.lag)
+    families.add("events_batches_total", names, channel.batches, created=began)
+    families.add("events_missed_batches_total", names, channel.missed, created=began)
+    for reason, count in channel.errors.items():
+        families.add("events_errors_total", {**names, "reason": reason}, count, created=began)
+
+
 def _add_own(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:
     """Add the exporter's own counters, which start at 0 with the watch."""
     for name, key in _OWN.items():
@@ -204,6 +237,10 @@ def _add_own(families: _Families, names: Mapping[str, str], engine: EngineState)
     for name, key in _OWN_BOUNDED.items():
         for bound in BOUNDS:
             families.add(name, {**names, "bound": bound}, engine.own.get(f"{key}/{bound}"), created=engine.began)
+    for pool in POOL_NAMES:
+        families.add(
+            "blocks_spared_total", {**names, "pool": pool}, engine.own.get(f"blocks_spared/{pool}"), created=engine.began
+        )
 
 
 def _add_counters(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:

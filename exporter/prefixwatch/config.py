@@ -15,6 +15,8 @@ import yaml
 
 from prefixwatch.catalog import RESERVED_LABELS
 from prefixwatch.diagnosis import Thresholds
+from prefixwatch.eventstream import EventSource, endpoint_at
+from prefixwatch.figures.remembered import DEFAULT_BOUND
 
 PREFIX = "PREFIXWATCH_"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
@@ -81,6 +83,29 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key_file: str | None = None
 
 
+class EventsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where engines publish their cache events; none are watched without `endpoints`.
+
+    Endpoints are written as vLLM's --kv-events-config has them, one a data-parallel rank; "*" is
+    the target's host. `remembered_blocks` bounds the memory of each engine: 200,000 take 70 MB.
+    """
+
+    endpoints: tuple[str, ...] = ()
+    replay_endpoints: tuple[str, ...] = ()
+    topic: str = ""
+    remembered_blocks: Annotated[int, msgspec.Meta(ge=1000, le=50_000_000)] = DEFAULT_BOUND
+
+    def source(self, host: str) -> EventSource | None:
+        """Return where a target on `host` publishes, None where no events are watched."""
+        if not self.endpoints:
+            return None
+        source = EventSource(
+            endpoints=self.endpoints, replay_endpoints=self.replay_endpoints, topic=self.topic,
+            bound=self.remembered_blocks,
+        )  # fmt: skip
+        return source.at(host)
+
+
 class TargetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One target: `url`; or `dns`, a URL polled at each address behind its host's name.
 
@@ -92,6 +117,7 @@ class TargetConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str | None = None
     labels: dict[str, str] = {}
     access: Access = Access()
+    events: EventsConfig | None = None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +138,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     thresholds: Thresholds = Thresholds()
     max_page_bytes: Annotated[int, msgspec.Meta(ge=1024, le=2**30)] = 16 * 2**20
     access: Access = Access()
+    events: EventsConfig = EventsConfig()
     log_level: str = "info"
     log_format: str = "auto"
 
@@ -234,6 +261,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigError(f"config: {_line(name)}: there is no such setting; there are {known}")
         if key == "targets":
             settings[key] = [{"url": url.strip()} for url in text.split(",") if url.strip()]
+        elif key == "events":
+            settings[key] = {"endpoints": [part.strip() for part in text.split(",") if part.strip()]}
         elif key == "windows":
             settings[key] = [part.strip() for part in text.split(",") if part.strip()]
         elif fields[key].type in (str, str | None, Duration):
@@ -294,6 +323,7 @@ def _line(value: object) -> str:
 def _check(config: Config, *, needs_target: bool) -> None:
     """Refuse values that each are of the right kind, and cannot be meant."""
     _check_targets(config.targets, "config")
+    _check_events(config.events, "config: events")
     if needs_target and not config.targets and not config.targets_file:
         raise ConfigError(
             "config: targets: none; name a vLLM, e.g. `prefixwatch run http://localhost:8000/metrics`"
@@ -323,6 +353,19 @@ def _check(config: Config, *, needs_target: bool) -> None:
     _check_access(config.access, "config: access")
 
 
+def _check_events(events: EventsConfig, path: str) -> None:
+    for kind in ("endpoints", "replay_endpoints"):
+        for position, endpoint in enumerate(getattr(events, kind)):
+            try:
+                endpoint_at(endpoint, "host")
+            except ValueError as error:
+                raise ConfigError(f"{path}.{kind}[{position}]: {error}") from None
+    if events.replay_endpoints and len(events.replay_endpoints) != len(events.endpoints):
+        raise ConfigError(
+            f"{path}.replay_endpoints: {len(events.replay_endpoints)} of them: as many as endpoints, or none"
+        )
+
+
 def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
     names: dict[str, int] = {}
     for position, target in enumerate(targets):
@@ -342,6 +385,8 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
                 raise ConfigError(f"{where}: {path}: {fault}")
             names[name] = position
         _check_access(target.access, f"{where}: {path}.access")
+        if target.events is not None:
+            _check_events(target.events, f"{where}: {path}.events")
         for label in target.labels:
             if not _LABEL.fullmatch(label) or label.startswith("__"):
                 raise ConfigError(f'{where}: {path}.labels: "{_line(label)}" is not a label name')

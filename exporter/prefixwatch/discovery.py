@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from prefixwatch.config import Access, Config, ConfigError, TargetConfig, host_and_port, read_targets, url_of
+from prefixwatch.eventstream import EventSource
 from prefixwatch.fetch import Address
 from prefixwatch.names import Names
 
@@ -28,6 +29,7 @@ class Target:
     name: str
     address: Address
     labels: Mapping[str, str]
+    events: EventSource | None = None
 
 
 class Discovery:
@@ -73,7 +75,8 @@ class Discovery:
         if one.url:
             url = url_of(one.url)
             address = Address(url=url, access=access)
-            return [Target(name=one.name or host_and_port(url), address=address, labels=one.labels)]
+            events = self._events(one, urlsplit(url).hostname)
+            return [Target(name=one.name or host_and_port(url), address=address, labels=one.labels, events=events)]
         url, key = url_of(one.dns or ""), repr(one)
         source = f"dns {host_and_port(url)}"
         try:
@@ -102,8 +105,12 @@ class Discovery:
         for ip in sorted({ip for found, ip in answers if found == family}):
             place = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
             address = Address(url=parts._replace(netloc=place).geturl(), access=access, server_name=f"{host}:{port}")
-            targets.append(Target(name=place, address=address, labels=one.labels))
+            targets.append(Target(name=place, address=address, labels=one.labels, events=self._events(one, ip)))
         return targets
+
+    def _events(self, one: TargetConfig, host: str | None) -> EventSource | None:
+        config = self._config.events if one.events is None else one.events
+        return config.source(host or "")
 
     async def _reread(self, file: Path) -> None:
         try:

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 
 from prefixwatch.config import Config
 from prefixwatch.discovery import Discovery, Target
+from prefixwatch.eventstream import EventStream
 from prefixwatch.fetch import Fetcher, FetchError, session
 from prefixwatch.names import Names
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.snapshot import TargetSnapshot
-from prefixwatch.watch import Refused, TargetState, TargetWatch
+from prefixwatch.watch import EventFeed, Refused, TargetState, TargetWatch
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +70,8 @@ def steady_clock() -> Callable[[], float]:
     return lambda: offset + time.monotonic()
 
 
-def watch_of(target: Target, config: Config) -> TargetWatch:
-    """Return a watch that sees a target as the exporter does."""
+def watch_of(target: Target, config: Config, *, feed: EventFeed | None = None) -> TargetWatch:
+    """Return a watch that sees a target as the exporter does. `feed`: its engines' cache events."""
     return TargetWatch(
         target.name,
         spans=config.windows,
@@ -78,6 +79,7 @@ def watch_of(target: Target, config: Config) -> TargetWatch:
         thresholds=config.thresholds,
         diagnosed=config.diagnosis_window,
         hold_seconds=config.diagnosis_hold,
+        feed=feed,
     )
 
 
@@ -217,6 +219,7 @@ class Poller:
         self._names = Names()
         self._pollers: dict[str, TargetPoller] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._streams: dict[str, EventStream] = {}
         self._unseen_since: dict[str, float] = {}
         self._is_ready = False
         self.discovery = Discovery(config, self._names)
@@ -253,6 +256,8 @@ class Poller:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+                for stream in self._streams.values():
+                    stream.stop(wait=False)
 
     def _reconcile(self, targets: Mapping[str, Target], fetcher: Fetcher) -> None:
         now = self._clock()
@@ -270,12 +275,16 @@ class Poller:
                 self._drop(name)
 
     def _poller(self, target: Target, fetcher: Fetcher) -> TargetPoller:
+        stream = EventStream(target.name, target.events) if target.events else None
+        if stream is not None:
+            self._streams[target.name] = stream
+            stream.start()
         return TargetPoller(
             target,
             self._config,
             fetcher,
             self._reader,
-            watch=watch_of(target, self._config),
+            watch=watch_of(target, self._config, feed=stream),
             spans=self._config.windows,
             clock=self._clock,
             jitter=self._jitter,
@@ -287,6 +296,9 @@ class Poller:
         task = self._tasks.pop(name, None)
         if task:
             task.cancel()
+        stream = self._streams.pop(name, None)
+        if stream:
+            stream.stop(wait=False)
 
     async def _keep_polling(self, poller: TargetPoller, *, at_once: bool) -> None:
         if not at_once:  # spread the targets over the interval

@@ -1,10 +1,15 @@
 """Read pages and traces from files."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from prefixwatch.diagnosis import diagnose
+from prefixwatch.eventchannel import ChannelStatus
+from prefixwatch.eventtrace import recorded_events
 from prefixwatch.figures.engine import since_start, window_figures
+from prefixwatch.figures.events import CacheEvent, EventTally
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
@@ -50,20 +55,49 @@ def read_page(content: bytes, name: str) -> TargetSnapshot:
     )
 
 
-def replay(path: Path, *, until: float | None = None) -> Replayed:
+class RecordedFeed:
+    """Recorded cache events, taken up to the moment of each scrape."""
+
+    lock: AbstractContextManager[object] = nullcontext()
+
+    def __init__(self, path: Path) -> None:
+        self._events: Iterator[tuple[str, CacheEvent]] = recorded_events(path)
+        self._next = next(self._events, None)
+        self._tallies: dict[str, EventTally] = {}
+
+    def take(self, until: float) -> None:
+        """Take the events up to a moment."""
+        while self._next is not None and self._next[1].time <= until:
+            engine, event = self._next
+            self._tallies.setdefault(engine, EventTally()).observe(event)
+            self._next = next(self._events, None)
+
+    def tallies(self) -> Mapping[str, EventTally]:
+        """Return the tally of each engine that events came from, by its rank."""
+        return self._tallies
+
+    def status(self) -> tuple[ChannelStatus, ...]:
+        """Return nothing: there is no endpoint."""
+        return ()
+
+
+def replay(path: Path, *, until: float | None = None, kv_events: Path | None = None) -> Replayed:
     """Replay a trace up to `until`: unix seconds, or seconds from its start where that is small.
 
-    A scrape whose page is broken or cut off moves nothing, as in a poll. Raises `TraceError`
+    `kv_events`: recorded cache events of the same time. A scrape whose page is broken or cut off moves nothing, as in a poll. Raises `TraceError`
     where the file is no trace, or no scrape of it could be used.
     """
     reader, interpreter = PageReader(is_wanted), Interpreter()
-    watch = TargetWatch(_text(path.name or str(path)))
+    feed = RecordedFeed(kv_events) if kv_events else None
+    watch = TargetWatch(_text(path.name or str(path)), feed=feed)
     used, faults, start, is_up = 0, [], None, False
     for scrape in scrapes(path):
         start = scrape.time if start is None else start
         if until is not None and scrape.time > (until if until >= min(start, _UNIX_SECONDS) else start + until):
             break
         is_up = False
+        if feed is not None:
+            feed.take(scrape.time)
         if scrape.body is None:
             watch.fail(f"the scrape failed: {scrape.error}")
             continue

@@ -103,6 +103,8 @@ def _rows(engine: EngineFigures) -> Iterator[Row]:
     yield from _request_rows(engine)
     if not isinstance(engine.pool_tokens, Absent):
         yield ("pool", f"{engine.pool_tokens:,.0f}", f"tokens{_on_turnover(engine)}")
+    if not isinstance(engine.avoidable_miss_ratio, Absent):
+        yield ("avoidable misses", percent(engine.avoidable_miss_ratio), _on_avoidable(engine))
     if not isinstance(engine.kv_usage_max, Absent):
         yield (
             "usage at most",
@@ -149,6 +151,12 @@ def _on_saving(engine: EngineFigures) -> str:
         return ""
     of_all = "" if isinstance(share, Absent) else f", {percent(share)} of what it would be without"
     return f"; caching saved {duration(saved.estimate)} of it (± {duration(saved.standard_error)}){of_all}"
+
+
+def _on_avoidable(engine: EngineFigures) -> str:
+    whatif = engine.whatif_avoidable_miss_ratio
+    larger = "" if isinstance(whatif, Absent) else ", ".join(f"{percent(v)} at {pool}" for pool, v in whatif.items())
+    return f"of stored blocks had been evicted before{f'; {larger} the pool' if larger else ''}"
 
 
 def _on_turnover(engine: EngineFigures) -> str:

@@ -18,13 +18,14 @@ from rich.text import Text
 
 from prefixwatch.config import Config, ConfigError, host_and_port
 from prefixwatch.discovery import Target
+from prefixwatch.eventstream import EventSource, EventStream, require
 from prefixwatch.fetch import Address, Fetcher, FetchError, session
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.poller import Poller, TargetPoller, steady_clock
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.trace import Recorder
-from prefixwatch.watch import TargetWatch
+from prefixwatch.watch import EventFeed, TargetWatch
 from prefixwatch.web import application
 
 _TIMEOUT = 5.0
@@ -40,6 +41,8 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
 
     `started` is told the address that it listens on.
     """
+    if config.events.endpoints or any(target.events for target in config.targets):
+        require()
     stop = stopping()
     runner = web.AppRunner(
         application(config, Poller(config)), access_log=None, handle_signals=False, shutdown_timeout=_DRAIN_SECONDS
@@ -63,8 +66,23 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
     return 0
 
 
-async def check(address: Address, *, seconds: float, interval: float, window: float | None) -> TargetSnapshot:
+async def check(
+    address: Address, *, seconds: float, interval: float, window: float | None, events: EventSource | None = None
+) -> TargetSnapshot:
     """Poll one target for a while, or until Ctrl-C, and return its figures."""
+    stream = EventStream(host_and_port(address.url), events) if events else None
+    if stream is None:
+        return await _checked(address, seconds=seconds, interval=interval, window=window)
+    stream.start()
+    try:
+        return await _checked(address, seconds=seconds, interval=interval, window=window, feed=stream)
+    finally:
+        stream.stop()
+
+
+async def _checked(
+    address: Address, *, seconds: float, interval: float, window: float | None, feed: EventFeed | None = None
+) -> TargetSnapshot:
     target = Target(name=host_and_port(address.url), address=address, labels={})
     clock = steady_clock()
     async with session() as shared:
@@ -73,7 +91,7 @@ async def check(address: Address, *, seconds: float, interval: float, window: fl
             Config(),
             Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES),
             PageReader(is_wanted),
-            watch=TargetWatch(target.name),
+            watch=TargetWatch(target.name, feed=feed),
             spans=(window,),
             clock=clock,
         )

@@ -21,9 +21,12 @@ _FIELDS = (
     "hit_ratio_ceiling", "request_hit_ratio", "mostly_cached_request_ratio", "full_request_ratio", "cold_request_ratio",
     "hit_ratio_gap", "prompt_tokens_by_source", "output_per_prompt_token", "prefill_share", "pool_tokens", "pool_filled",
     "turnover_seconds", "kv_usage_max", "requests_running", "requests_waiting", "preemptions", "residency",
-    "avoidable_miss_ratio", "working_set_ratio", "prefill_seconds_saved", "prefill_saved_share", "caching_enabled",
+    "avoidable_miss_ratio", "working_set_ratio", "whatif_avoidable_miss_ratio", "key_split_ratio", "cache_events",
+    "prefill_seconds_saved", "prefill_saved_share", "caching_enabled",
 )  # fmt: skip
-_COUNTS = frozenset({"requests", "pool_tokens", "requests_running", "requests_waiting", "preemptions"})
+_COUNTS = frozenset(
+    {"blocks_stored", "blocks_removed", "blocks_stored_again", "requests", "pool_tokens", "requests_running", "requests_waiting", "preemptions"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ def _plain(value: Any, *, is_count: bool = False) -> Any:
         return None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {name: _plain(part) for name, part in fields.items() if part is not None}
+        return {name: _plain(part, is_count=name in _COUNTS) for name, part in fields.items() if part is not None}
     if isinstance(value, Mapping):
         return {str(key): _plain(part, is_count=is_count) for key, part in value.items()}
     if is_count and isinstance(value, float) and value.is_integer():

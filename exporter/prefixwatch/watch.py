@@ -4,12 +4,16 @@ Time is passed in. What cannot be trusted moves no baseline: a page that lacks c
 before, one read out of order, one of several engines that answer on an address in turn.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from prefixwatch.diagnosis import Diagnosis, Hold, Thresholds, diagnose
+from prefixwatch.diagnosis import Diagnosis, EventEvidence, Hold, Thresholds, diagnose
+from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.figures import eviction, ratios
-from prefixwatch.figures.engine import WindowFigures, may_retry, window_figures
+from prefixwatch.figures.engine import NO_EVENTS, WindowFigures, may_retry, window_figures
+from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History, Window
 from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, lost_requests
@@ -45,6 +49,20 @@ class Refused(Exception):
         self.kind = kind
 
 
+class EventFeed(Protocol):
+    """Where the engines' cache events come from. `lock` is to be held while using the tallies."""
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Keep the tallies as they are."""
+
+    def tallies(self) -> Mapping[str, EventTally]:
+        """Return the tally of each engine that events came from, by its rank."""
+
+    def status(self) -> Sequence[ChannelStatus]:
+        """Return what is known of each endpoint."""
+
+
 @dataclass(slots=True)
 class EngineWatch:
     """One engine's history. `spans`: the windows that will be asked for, in seconds."""
@@ -62,6 +80,7 @@ class EngineWatch:
     hold: Hold = field(default_factory=lambda: Hold(0.0))
     polls: int = 0
     next_fit: int = 0
+    tally: EventTally | None = None
 
     def __post_init__(self) -> None:
         self.history = History(self.spans)
@@ -116,11 +135,39 @@ class EngineWatch:
         saved = saving(self.cost, added.get("own/cached_tokens", 0.0))
         added[_SAVED] = 0.0 if isinstance(saved, Absent) else saved.estimate
         self.history.accumulate(added, ledger)
+        if self.tally is not None:
+            began = process_start or min(reading.created.values(), default=None)
+            self._take_events(self.tally, restarted_at=began if restarted and last is not None else None)
         self.began = reading.time if self.began is None else self.began
         self.polls += 1
         if self.polls >= self.next_fit:
             self.cost = token_cost(self.history.intervals(COLUMNS))
             self.next_fit = self.polls + 1 + min(self.polls, _FIT_SPAN) // 10
+
+    def _take_events(self, tally: EventTally, *, restarted_at: float | None) -> None:
+        """Take what cache events have added since the last reading."""
+        assert self.last is not None
+        tally.set_pool(self.last.config.num_gpu_blocks)
+        if restarted_at is not None:
+            tally.restarted(restarted_at)
+        if tally.emptied_at is not None and tally.emptied_at > (self.began or 0.0):
+            self.was_emptied = True
+        self.history.accumulate(tally.settle())
+
+    def event_figures(self, window: Window | None) -> EventFigures:
+        """Return what cache events say of a window."""
+        if self.tally is None or window is None or self.last is None:
+            return NO_EVENTS
+        filled = eviction.is_pool_filled(
+            eviction.pool_tokens(self.last.config), self.last.counters, was_emptied=self.was_emptied
+        )
+        return event_figures(
+            window.increases,
+            distinct=self.tally.distinct_since(window.start),
+            pool_blocks=self.last.config.num_gpu_blocks,
+            sampling_rate=self.tally.sampling_rate,
+            unknown_past=self.tally.unknown_past(is_pool_filled=None if isinstance(filled, Absent) else filled),
+        )
 
     def trend(self, seconds: float, count: int, era: Era) -> list[float | None]:
         """Return the token hit ratio of the last `seconds` in `count` steps, oldest first."""
@@ -153,6 +200,9 @@ class EngineWatch:
             reading=self.last,
             windows=windows,
             levels={span: self.requests.level_later(window) for span, window in windows.items() if window is not None},
+            events={span: self.event_figures(window) for span, window in windows.items()},
+            emptied_at=self.tally.emptied_at if self.tally else None,
+            sampling_rate=self.tally.sampling_rate if self.tally else None,
             era=era,
             frozen=self.standstill.reason,
             was_emptied=self.was_emptied,
@@ -177,7 +227,8 @@ class EngineState:
     """One engine at one moment, immutable: figures can be derived from it anywhere, any time.
 
     `windows` by the length asked for, None for everything seen; a value of None: fewer than two
-    readings; `levels` gives the request level of those that are there. `frozen`: why its counters
+    readings; `levels` gives the request level of those that are there, `events` what cache events
+    say; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its counters
     count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix
     seconds). `held`: the diagnosis that holds for the span `diagnosed`, where one is held.
     """
@@ -185,6 +236,9 @@ class EngineState:
     reading: Reading
     windows: Mapping[float | None, Window | None]
     levels: Mapping[float | None, Callable[[], RequestLevel]]
+    events: Mapping[float | None, EventFigures]
+    emptied_at: float | None
+    sampling_rate: float | None
     era: Era
     frozen: str | None
     was_emptied: bool
@@ -210,13 +264,35 @@ class EngineState:
             window = None
         level = self.levels[seconds]() if window is not None else None
         figures = window_figures(
-            self.reading, window, level=level, cost=self.cost, absent=absent, era=self.era,
-            frozen=self.frozen, was_emptied=self.was_emptied,
+            self.reading, window, level=level, cost=self.cost, events=self.events[seconds], absent=absent,
+            era=self.era, frozen=self.frozen, was_emptied=self.was_emptied,
         )  # fmt: skip
         if self.held is not None and seconds == self.diagnosed:
             return EngineFigures.of(figures, self.held)
-        found = absent or diagnose(figures, thresholds=self.thresholds, age=engine_age(self.reading))
+        found = absent or diagnose(
+            figures, thresholds=self.thresholds, events=evidence(self.events[seconds]), age=self._age()
+        )
         return EngineFigures.of(figures, found)
+
+    def _age(self) -> float | None:
+        """Return for how long the cache has been filling, None where that is not known."""
+        age = engine_age(self.reading)
+        if self.emptied_at is None:
+            return age
+        since = max(0.0, self.reading.time - self.emptied_at)
+        return since if age is None else min(age, since)
+
+
+def evidence(events: EventFigures) -> EventEvidence | None:
+    """Return what cache events say for a diagnosis, None where they say nothing."""
+    if isinstance(events.avoidable_miss_ratio, Absent) or isinstance(events.counts, Absent):
+        return None
+    split = events.key_split_ratio
+    return EventEvidence(
+        stored=events.counts.blocks_stored,
+        avoidable_miss_ratio=events.avoidable_miss_ratio,
+        key_split_ratio=0.0 if isinstance(split, Absent) else split,
+    )
 
 
 def engine_age(reading: Reading) -> float | None:
@@ -236,6 +312,7 @@ class TargetWatch:
 
     `spans`: the windows that will be asked for, in seconds; empty keeps every reading. `diagnosed`:
     the one whose diagnosis changes only after another has lasted `hold_seconds`; None: none is held.
+    `feed`: the engines' cache events, None where they are not watched.
     """
 
     def __init__(
@@ -247,6 +324,7 @@ class TargetWatch:
         thresholds: Thresholds | None = None,
         diagnosed: float | None = None,
         hold_seconds: float = 0.0,
+        feed: EventFeed | None = None,
     ) -> None:
         self.target = target
         self.labels = dict(labels or {})
@@ -257,6 +335,7 @@ class TargetWatch:
         self._thresholds = thresholds or Thresholds()
         self._diagnosed = diagnosed
         self._hold_seconds = hold_seconds
+        self._feed = feed
         self._processes = Processes()
         self._incomplete = 0
 
@@ -278,11 +357,21 @@ class TargetWatch:
         self.page, self.error = page, page.why_empty
         for key in self.engines.keys() - {_key(reading) for reading in page.engines}:
             del self.engines[key]
+        with self._lock:
+            self._add(page, verdict)
+
+    def _add(self, page: PageReading, verdict: Verdict) -> None:
+        """Give each engine its reading, and its cache events where there are any."""
+        tallies = self._feed.tallies() if self._feed else {}
         for reading in page.engines:
             engine = self.engines.get(_key(reading))
             if engine is None:
                 engine = EngineWatch(self._spans, thresholds=self._thresholds, hold=Hold(self._hold_seconds))
                 self.engines[_key(reading)] = engine
+            engine.tally = tallies.get(reading.engine)
+            if engine.tally is None and len(tallies) == len(page.engines) == 1:
+                # One engine, one publisher: whatever rank each of them says it is.
+                engine.tally = next(iter(tallies.values()))
             engine.add(
                 reading,
                 # A page of several processes states no epoch: there each engine's own counters tell.
@@ -290,6 +379,10 @@ class TargetWatch:
                 counts=verdict is not Verdict.UNCLEAR,
                 process_start=page.epoch[1],
             )
+
+    @property
+    def _lock(self) -> AbstractContextManager[object]:
+        return self._feed.lock if self._feed else nullcontext()
 
     @property
     def time(self) -> float:
@@ -311,15 +404,17 @@ class TargetWatch:
 
     def state(self, spans: Collection[float | None] = (None,)) -> "TargetState":
         """Return the target as it stands, with windows of `spans` (None: everything seen)."""
-        return TargetState(
-            target=self.target,
-            labels=self.labels,
-            page=self.page,
-            error=self.error,
-            engines=tuple(
-                self.engines[key].state(spans, self.era, diagnosed=self._diagnosed) for key in sorted(self.engines)
-            ),
-        )
+        with self._lock:
+            return TargetState(
+                target=self.target,
+                labels=self.labels,
+                page=self.page,
+                error=self.error,
+                engines=tuple(
+                    self.engines[key].state(spans, self.era, diagnosed=self._diagnosed) for key in sorted(self.engines)
+                ),
+                channels=tuple(self._feed.status()) if self._feed else (),
+            )
 
     def _refuse_incomplete(self, page: PageReading) -> None:
         """Refuse a page that lacks what the last one had: it was cut off, or is being written."""
@@ -341,6 +436,7 @@ class TargetState:
     page: PageReading | None
     error: str | None
     engines: tuple[EngineState, ...]
+    channels: tuple[ChannelStatus, ...] = ()
 
     def snapshot(self, seconds: float | None = None, *, is_up: bool = True) -> TargetSnapshot:
         """Return the target's figures over the last `seconds`, or over everything seen."""

@@ -23,11 +23,13 @@ from edge.waiting import until
 from prefixwatch.catalog import BY_NAME, METRICS, PREFIX, Group, Kind, budget
 from prefixwatch.config import Config, Duration, TargetConfig
 from prefixwatch.discovery import Target
+from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.fetch import Address
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.poller import Poller, TargetStatus, watch_of
+from prefixwatch.replaying import RecordedFeed
 from prefixwatch.web import application
 
 GOLDEN = DATA / "golden" / "thrash_low_usage.prom"
@@ -177,6 +179,7 @@ def scenarios() -> Iterator[tuple[str, str]]:
     for name in ("healthy", "thrash_low_usage", "two_engines", "restart", "caching_disabled", "pressure"):
         yield name, _exposition(trace(name))
     yield "a KV connector", _exposition(_with_connector(trace("healthy")))
+    yield "cache events", _exposition(trace("thrash_low_usage"), feed=_Feed(DATA / "traces" / "thrash_low_usage"))
     for file in sorted((DATA / "pages").glob("*.prom")):
         yield file.name, _exposition([(1.0, file.read_bytes()), (2.0, file.read_bytes())])
 
@@ -187,10 +190,25 @@ def _with_connector(scrapes: Iterable[tuple[float, bytes]]) -> Iterator[tuple[fl
         yield time, re.sub(rb"(external_prefix_cache_hits_total.*) \S+", rb"\1 %d" % (40 * count), queried)
 
 
-def _exposition(scrapes: Iterable[tuple[float, bytes]]) -> str:
+class _Feed(RecordedFeed):
+    """Recorded events, as if from an endpoint that had its troubles."""
+
+    def status(self) -> tuple[ChannelStatus, ...]:
+        errors = {"unreachable": 2, "gap": 1, "malformed_event": 1}
+        return (
+            ChannelStatus(
+                endpoint="tcp://tiny:5557", engine="0", is_connected=True, batches=9, missed=1, refilled=2, restarts=0,
+                lag=0.1, errors=errors, is_from_start=True,
+            ),
+        )  # fmt: skip
+
+
+def _exposition(scrapes: Iterable[tuple[float, bytes]], *, feed: RecordedFeed | None = None) -> str:
     target = Target(name="tiny:8000", address=Address(url="http://tiny:8000/"), labels=LABELS)
-    watch, reader, interpreter = watch_of(target, SHORT), PageReader(is_wanted), Interpreter()
+    watch, reader, interpreter = watch_of(target, SHORT, feed=feed), PageReader(is_wanted), Interpreter()
     for time, page in scrapes:
+        if feed is not None:
+            feed.take(time)
         watch.add(interpreter.interpret(reader.read(page), time=time))
         state = watch.state(SHORT.windows)
     status = TargetStatus(

@@ -74,7 +74,8 @@ tiny, engine 0 at localhost:8000 (vLLM 0.32.0): 63 s, 379 requests
   absent: external hit ratio: nothing was looked up in a KV connector
   absent: residency late reuse share: no evicted block had been used again more than once
   absent: residency evicted reuse share: nothing was found in the cache
-  absent: avoidable miss ratio, working set ratio: the engine's cache events are not watched
+  absent: avoidable miss ratio, working set ratio, whatif avoidable miss ratio, key split ratio, cache events: the engine's"""
+        """ cache events are not watched
   absent: prefill seconds saved, prefill saved share: all requests computed about equally many tokens: what one of them"""
         """ costs cannot be told
 

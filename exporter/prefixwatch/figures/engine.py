@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from prefixwatch.figures import eviction, ratios
+from prefixwatch.figures.events import EventCounts, EventFigures
 from prefixwatch.figures.figure import Absent, Estimate, ratio
 from prefixwatch.figures.history import Window
 from prefixwatch.figures.requestlevel import RequestLevel, hit_ratio_ceiling, level_since_start
@@ -17,7 +18,7 @@ T = TypeVar("T")
 Figure = float | Absent
 
 _ONCE_A_LOOKUP = Era(first=(0, 28))
-_NO_EVENTS = Absent("the engine's cache events are not watched")
+NO_EVENTS = EventFigures.absent(Absent("the engine's cache events are not watched"))
 _TOO_FEW = Absent("no intervals to fit prefill times from: one reading, or a page alone")
 
 
@@ -58,6 +59,9 @@ class WindowFigures:
     residency: Residency | Absent
     avoidable_miss_ratio: Figure
     working_set_ratio: Figure
+    whatif_avoidable_miss_ratio: Mapping[str, float] | Absent
+    key_split_ratio: Figure
+    cache_events: EventCounts | Absent
     prefill_seconds_saved: Saving | Absent
     prefill_saved_share: Figure
     caching_enabled: bool | Absent
@@ -77,6 +81,7 @@ def window_figures(
     *,
     level: RequestLevel | None = None,
     cost: TokenCost | Absent = _TOO_FEW,
+    events: EventFigures = NO_EVENTS,
     absent: Absent | None = None,
     era: Era = Era(),
     frozen: str | None = None,
@@ -85,7 +90,7 @@ def window_figures(
     """Derive all figures of an engine from its window and its newest reading.
 
     `level`: the request level of the window, by default that of all requests since the engine's
-    start. `cost`: what a computed token costs. `absent`: why there is no window, which is then the
+    start. `cost`: what a computed token costs. `events`: what cache events say. `absent`: why there is no window, which is then the
     reason of every figure that needs one.
     """
     gauges, config = reading.gauges, reading.config
@@ -135,8 +140,11 @@ def window_figures(
         requests_waiting_max=of_window(_gauge(peaks, "requests_waiting")),
         preemptions=of_window(increases.get("preemptions", Absent("no preemptions counter on this page"))),
         residency=of_window(residency(increases)),
-        avoidable_miss_ratio=_NO_EVENTS,
-        working_set_ratio=_NO_EVENTS,
+        avoidable_miss_ratio=of_window(events.avoidable_miss_ratio),
+        working_set_ratio=of_window(events.working_set_ratio),
+        whatif_avoidable_miss_ratio=of_window(events.whatif),
+        key_split_ratio=of_window(events.key_split_ratio),
+        cache_events=of_window(events.counts),
         prefill_seconds_saved=of_window(saved),
         prefill_saved_share=of_window(_saved_share(saved, increases)),
         caching_enabled=enabled,
