@@ -80,6 +80,9 @@ RATES = (
     Rate(name="blocks_stored", counter="blocks_stored_total"),
     Rate(name="blocks_removed", counter="blocks_removed_total"),
     Rate(name="blocks_stored_again", counter="blocks_stored_again_total"),
+    Rate(name="blocks_spared", counter="blocks_spared_total", split="pool"),
+    Rate(name="blocks_key_split", counter="blocks_key_split_total"),
+    Rate(name="blocks_placed", counter="blocks_placed_total"),
 )  # fmt: skip
 
 RATIOS = (
@@ -123,6 +126,10 @@ RATIOS = (
         name="queue_seconds_per_finished_request", part="queue_seconds", over=("requests_finished",), windows=ALL,
     ),
     Ratio(name="blocks_stored_again_per_stored_block", part="blocks_stored_again", over=("blocks_stored",)),
+    Ratio(
+        name="blocks_spared_per_block_stored_again", part="blocks_spared", over=("blocks_stored_again",), split="pool",
+    ),
+    Ratio(name="blocks_key_split_per_placed_block", part="blocks_key_split", over=("blocks_placed",)),
 )  # fmt: skip
 
 

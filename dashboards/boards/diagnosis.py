@@ -9,6 +9,7 @@ from lib.palette import (
     CAUSES,
     CONFIDENCE_WORDS,
     DECODE,
+    DESIGN,
     FLOOR,
     GOOD,
     LIMIT,
@@ -235,11 +236,12 @@ cold = number(
         "with a pool that never filled they share nothing at the front: what varies must go last.",
     ),
 )  # fmt: skip
-gap = number(
-    "Token less request", of_engine("hit_ratio_gap", window=WINDOW).max_by(), unit="percentunit", colour=LIMIT, decimals=1,
+split = number(
+    "Split by key", of_engine("key_split_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD, decimals=1,
+    steps=((LIMITS.split, DESIGN),), empty=NO_EVENTS,
     about=told(
-        "The token ratio less the request ratio, over the same requests.", "near 0.",
-        "far above 0: the long prompts are the warm ones; far below: they are the cold ones.",
+        "Stored blocks whose tokens had been stored at the same place under another salt or adapter.",
+        f"below {LIMITS.split:.0%}, or meant so.", "fewer cache_salt values or adapters, unless tenants must not share a cache.",
     ),
 )  # fmt: skip
 prompts = chart(
@@ -321,7 +323,7 @@ BOARD = Board(
             f" ({runbook('PrefixCacheEvictingReusedBlocks')}).\n\n**Neither**: evicted blocks were not needed again; step 6.",
         ),
         step(
-            "6. Do the prompts share their beginning?", this_is_it(Cause.PROMPT_DIVERGENCE, Cause.CACHE_KEY_SPLIT, may_be=True), (cold, gap), prompts,
+            "6. Do the prompts share their beginning?", this_is_it(Cause.PROMPT_DIVERGENCE, Cause.CACHE_KEY_SPLIT, may_be=True), (cold, split), prompts,
             "**Cold requests without eviction**: the prompts differ at the front, are salted apart, or share nothing. Put what is"
             f" shared first; compare two rendered prompts ({runbook('PrefixCacheNoReuse')}, {runbook('PrefixCacheTokenRequestGap')}).",
         ),

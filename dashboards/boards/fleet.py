@@ -125,16 +125,32 @@ state = table(
     empty="no exporter", sort="State", descending=False,
 )  # fmt: skip
 errors = chart(
-    "Polls that failed, by reason",
+    "Polls and cache events that failed, by reason",
     Line(query=raw("poll_errors_total").rate().max_by(*TARGET, "reason").sum_by("reason"), name="{{reason}}", colour=MEMORY, many=True),
+    Line(
+        query=raw("events_errors_total").rate().max_by(*TARGET, "rank", "reason").sum_by("reason"), name="cache events: {{reason}}",
+        colour=WAITING, many=True,
+    ),
     unit="cps", empty="none failed",
-    about=told("Polls a second that gave nothing to use.", "none.", "the reason says what to look at; several_engines: use a headless Service."),
+    about=told("Polls a second that gave nothing to use, and faults of the cache event channels.", "none.", "the reason says what to look at; several_engines: use a headless Service."),
 )  # fmt: skip
 durations = chart(
     "How long polls take",
     Line(query=raw("poll_duration_seconds").max_by(*TARGET), name="{{target}}", colour=LIMIT, many=True),
     unit="s",
     about=told("Duration of the last poll of each target.", "far below the poll interval.", "slow pages: an engine under load, or a long way."),
+)  # fmt: skip
+channels = table(
+    "Cache events",
+    Column(name="Target", label="target"), Column(name="Rank", label="rank"),
+    Column(name="State", query=raw("events_connected").max_by(*TARGET, "rank"), words={"1": ("connected", GOOD), "0": ("not connected", MEMORY)}),
+    Column(name="Behind", query=raw("events_lag_seconds").min_by(*TARGET, "rank"), unit="s"),
+    Column(name="Lost batches", query=raw("events_missed_batches_total").rate().max_by(*TARGET, "rank"), unit="cps"),
+    about=told(
+        "The channels on which engines publish their cache events: connected, how far behind, batches lost.",
+        "connected, seconds behind, nothing lost.", "lost batches make avoidable misses wrong for a while: a shorter way, or sampling.",
+    ),
+    empty="cache events are off",
 )  # fmt: skip
 exporters = table(
     "Exporters",
@@ -162,7 +178,7 @@ BOARD = Board(
         Row(title="Now", boxes=[beside(targets_up, targets_down, engines, imbalance, spread, restarts, height=GLANCE)]),
         Row(title="Replicas", boxes=[beside(replicas, height=TALL - 2), beside(by_replica, deviation, height=CHART), beside(shares, ranks, height=CHART)]),
         Row(title="The exporter's own health", boxes=[
-            beside(state, exporters, file_state, height=STRIP, shares=(14, 6, 4)), beside(errors, durations, height=STRIP),
+            beside(state, channels, height=STRIP, shares=(13, 11)), beside(errors, durations, exporters, file_state, height=STRIP, shares=(8, 7, 5, 4)),
         ]),
     ],
 )  # fmt: skip

@@ -107,13 +107,14 @@ avoidable_over_time = chart(
 what_if = chart(
     "What if the pool were larger",
     Line(query=of_engine("avoidable_miss_ratio", window=WINDOW).max_by(), name="as it is", colour=MEMORY),
-    Line(query=of_engine("whatif_avoidable_miss_ratio", pool="1.5x").max_by(), name="1.5 times", colour=DESIGN),
-    Line(query=of_engine("whatif_avoidable_miss_ratio", pool="2x").max_by(), name="2 times", colour=DESIGN, dashed=True),
-    Line(query=of_engine("whatif_avoidable_miss_ratio", pool="4x").max_by(), name="4 times", colour=DESIGN, dotted=True),
+    Line(query=of_engine("whatif_avoidable_miss_ratio", window=WINDOW, pool="1.5x").max_by(), name="1.5 times", colour=DESIGN),
+    Line(query=of_engine("whatif_avoidable_miss_ratio", window=WINDOW, pool="2x").max_by(), name="2 times", colour=DESIGN, dashed=True),
+    Line(query=of_engine("whatif_avoidable_miss_ratio", window=WINDOW, pool="4x").max_by(), name="4 times", colour=DESIGN, dotted=True),
     unit="percentunit", highest=1, empty=NO_EVENTS,
     about=told(
-        "Avoidable misses that would be left with 1.5, 2 and 4 times the pool, by the removal order of the engine's events.",
-        "a line near 0 that costs little.", "the smallest pool whose line is low is the one to buy; none is: memory is not the cause.",
+        "The avoidable misses to expect of 1.5, 2 and 4 times the pool on the same requests, from the cache events. More requests"
+        " running at once, and hits, are not in it.",
+        "a line near 0 that costs little.", "the smallest pool whose line is low is enough; none is: much more memory, or less demand.",
     ),
 )  # fmt: skip
 
@@ -127,10 +128,13 @@ usage = chart(
     ),
 )  # fmt: skip
 waiting = chart(
-    "Requests that wait",
-    Line(query=of_engine("requests_waiting"), name=OF_ENGINE, colour=WAITING, many=True),
-    unit="none", empty=UNKNOWN,
-    about=told("Requests in the queue now.", "0 most of the time.", "with usage near 1: the pool is full. With low usage: --max-num-seqs."),
+    "Time in the queue",
+    Line(query=ratio("engine", "queue_seconds_per_finished_request", "5m"), name=OF_ENGINE, colour=WAITING, many=True),
+    unit="s",
+    about=told(
+        "Mean time in the queue of the requests that finished within 5 minutes.", "next to nothing.",
+        "with usage near 1: the pool is full. With low usage: --max-num-seqs, or more load than the engine can take.",
+    ),
 )  # fmt: skip
 preemptions = chart(
     "Preemptions",

@@ -30,6 +30,11 @@ def never(name: str, until: int) -> list[Query]:
     return [(f"count(count_over_time({firing}[{until}m]))", f"{until}m", [])]
 
 
+def firing_pressure() -> dict[str, str]:
+    labels = {**Engine(phases=[]).labels, "severity": "warning", "evidence": "preemptions"}
+    return {"alertname": "PrefixCacheKvPressure", "alertstate": "firing", **labels}
+
+
 def add(title: str, series: Mapping[str, str], queries: list[Query]) -> None:
     BATCH.add(title, Case(series=series, queries=queries))
 
@@ -287,6 +292,20 @@ add(
     "exporter: not another job that is down",
     scraped("1+0x120", "1+0x120") | {selector({"job": "other", "instance": "x:1"}, "up"): "0+0x120"},
     never(EXPORTER_DOWN, 119),
+)  # fmt: skip
+
+# Flapping.
+_FIRING = selector({"alertname": "PrefixCacheKvPressure", "alertstate": "firing"}, "ALERTS")
+BATCH.add(
+    "pressure: a condition that comes and goes is one alert",
+    Case(
+        series={
+            selector(Engine(phases=[]).labels, "engine:prefixwatch_preemptions:rate5m"):
+            f"0.1+0x20 {'0+0x8 0.1+0x3 ' * 6}0+0x60"
+        },
+        records=False,
+        queries=[(f"count_over_time({_FIRING}[70m])", "80m", [(firing_pressure(), 70.0)]), *state("PrefixCacheKvPressure", "140m")],
+    ),
 )  # fmt: skip
 
 

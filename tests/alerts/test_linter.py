@@ -135,7 +135,7 @@ def test_the_level_in_a_name_is_what_its_labels_are(rule: dict[str, Any]) -> Non
             if "vllm_" in metric and level == "engine"
             else LEVELS[level]
         )
-        assert labels - {"bound"} == wanted
+        assert labels - {"bound", "pool"} == wanted
     for node, _ in nodes(rule["expr"], promql.VectorSelector):
         if ":" in node.name and not node.name.startswith("vllm:"):
             order = list(LEVELS)

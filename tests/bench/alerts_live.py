@@ -2,7 +2,7 @@
 
     python tests/bench/alerts_live.py [--speed 2] [--healthy 150]
 
-Stand-in engines behind two exporters, all rules at compressed time: 5 minutes are 10 s, an hour is 30 s, a day 90 s. First
+Stand-in engines behind two exporters, all rules at compressed time: 5 minutes are 10 s, an hour is 30 s, a day 300 s. First
 healthy traffic, in which nothing may fire; then each engine gets its cause; then all are mended. Prints when each alert
 fired and resolved; exits 1 where one did not, or fired without its cause.
 """
@@ -152,7 +152,7 @@ async def serve_of(name: str, speed: float, seed: int, port: int = 0) -> AsyncIt
 
 async def run(speed: float, healthy: float) -> int:
     folder = Path(tempfile.mkdtemp(prefix="alerts-live-"))
-    rules = compressed("10s", "30s", "90s", offset="60s", settled="30s", lasting="6s", window="10s")
+    rules = compressed("10s", "30s", "300s", offset="60s", settled="30s", lasting="6s", window="10s")
     second = f"127.0.0.1:{free_port()}"
     async with AsyncExitStack() as stack:
         models = await engines(stack, speed)

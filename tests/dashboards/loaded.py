@@ -4,27 +4,30 @@ Each is a cluster of its own. An hour before and a day before the same happened:
 "settled" and "baseline" look back at.
 """
 
-import functools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dashboards.boards_as_json import ALL_TARGETS, BOARDS
 from dashboards.database import RULE_SECONDS, load
-from dashboards.stories import DAY, SCRAPED, Sample, Story, moved, series
+from dashboards.stories import DAY, SCRAPED, Pages, Sample, Story, moved, series
 from drawing.answers import Span
-from edge.engines import of_process
 from prefixwatch.demo.offline import EPOCH, record
+from prefixwatch.page.reading import PageReading
 from prefixwatch.poller import TargetStatus
-from prefixwatch.trace import scrapes
-from prometheus.timeline import Timeline
+from prefixwatch.replaying import RecordedFeed
+from recorded import pages, pages_of
 
-END = 1_795_984_020.0
 LENGTH = 12 * RULE_SECONDS
+END = EPOCH + LENGTH + RULE_SECONDS
 SPAN = Span(start=END - LENGTH, end=END)
 EARLIER = (70 * 60.0, DAY)
 OLD = END - 3 * DAY
 SCRAPE_SECONDS = 5.0
+RESTART_TURN = 4
+
+Counters = Mapping[tuple[str, str], Mapping[str, float]]
+"""Counters by (model name, engine)."""
 
 # Cluster: the traces of its targets. The same model everywhere.
 RECORDED: dict[str, tuple[str, ...]] = {
@@ -61,7 +64,7 @@ def fill(folder: Path) -> Loaded:
         for cluster, traces in RECORDED.items()
         for number, trace in enumerate(traces, start=1)
     ]
-    stories.append(Story(cluster=STANDIN, target="gpu-1:8000", pages=_standin(folder), scrape_seconds=SCRAPE_SECONDS))
+    stories.append(_standin(folder / "standin"))
     samples = [sample for story in stories for sample in story.samples()]
     healthy = [sample for sample in samples if 'cluster="healthy"' in sample[0]]
     samples += [sample for seconds in EARLIER for sample in moved(healthy, seconds)]
@@ -75,44 +78,58 @@ def fill(folder: Path) -> Loaded:
     return Loaded(folder=folder, ends=ends, counters=counters)
 
 
-def _pages(cluster: str, trace: str) -> Iterator[tuple[float, bytes | None]]:
-    """Yield LENGTH seconds of a trace over and over, every other page, the last one at END."""
-    is_restart = cluster == "restart"
-    found = _repeated(trace, restarts=(9,) if is_restart else ())
-    last = found[-1][0]
-    for position, (at, page) in enumerate(found):
-        if position % 2 or at < last - LENGTH:
-            continue
-        is_down = is_restart and last - 200 < at < last - 180
-        yield END + at - last, None if is_down else page if is_restart else of_process(page, OLD)
+def _pages(cluster: str, trace: str) -> Pages:
+    """Yield LENGTH seconds of a trace over and over, the last page at END; in the cluster restart one restart."""
+    recorded = pages(trace)[::2]
+    seconds = recorded[-1].time - recorded[0].time + 2.0
+    count = int(LENGTH // seconds) + 1
+    carried: dict[tuple[str, str], Mapping[str, float]] = {}
+    began = OLD
+    for turn in range(count):
+        shift = END - recorded[-1].time - (count - 1 - turn) * seconds
+        before = {} if turn == 0 else _counters(recorded[0])
+        if cluster == "restart" and turn == RESTART_TURN:
+            carried, before, began = {}, {}, recorded[0].time + shift
+            yield from ((began - gap, None) for gap in (6.0, 4.0, 2.0))
+        for page in recorded[1 if turn else 0 :]:
+            yield page.time + shift, _moved(page, page.time + shift, carried, before, began)
+        carried = {key: _sum(_sum(carried.get(key, {}), counters), before.get(key, {}), -1) for key, counters in _counters(recorded[-1]).items()}
 
 
-@functools.cache
-def _repeated(trace: str, *, restarts: tuple[int, ...]) -> Sequence[tuple[float, bytes]]:
-    return list(Timeline(traces=[trace] * 12, start=0.0, restarts=frozenset(restarts)).pages())[-int(LENGTH) - 20 :]
+def _moved(page: PageReading, at: float, carried: Counters, before: Counters, began: float) -> PageReading:
+    """Return the page at another time, its counters where the last turn left them."""
+    engines = []
+    for one in page.engines:
+        key = (one.model_name, one.engine)
+        counters = _sum(_sum(one.counters, carried.get(key, {})), before.get(key, {}), -1)
+        engines.append(replace(one, time=at, counters=counters, created=dict.fromkeys(one.created, began)))
+    return replace(page, time=at, epoch=(began, began), engines=tuple(engines))
 
 
-def _standin(folder: Path) -> Iterator[tuple[float, bytes | None]]:
-    """Yield what the demo's engine shows while it thrashes."""
-    record("thrash_low_usage", folder / "standin", seconds=LENGTH - 10, period=SCRAPE_SECONDS)
-    found = [(scrape.time, scrape.body) for scrape in scrapes(folder / "standin")]
-    shift = END - found[-1][0]
-    assert found[0][0] >= EPOCH
-    return ((at + shift, page) for at, page in found)
+def _counters(page: PageReading) -> Counters:
+    return {(one.model_name, one.engine): one.counters for one in page.engines}
+
+
+def _sum(one: Mapping[str, float], other: Mapping[str, float], sign: int = 1) -> dict[str, float]:
+    return {name: value + sign * other.get(name, 0.0) for name, value in one.items()} if other or one else {}
+
+
+def _standin(folder: Path) -> Story:
+    """Return what the demo's engine shows while it thrashes, its cache events watched; simulated time is ours."""
+    record("thrash_low_usage", folder, seconds=END - EPOCH, period=SCRAPE_SECONDS)
+    seen = ((page.time, page) for page in pages_of(folder) if page.time <= END)
+    return Story(cluster=STANDIN, target="gpu-1:8000", pages=seen, scrape_seconds=SCRAPE_SECONDS, feed=RecordedFeed(folder))
 
 
 def _by_hand() -> Iterator[Sample]:
-    """Yield what no recorded engine has: cache events, a KV connector, a faulty targets file, an alert."""
+    """Yield what no recorded engine has: a KV connector, event channels, a faulty targets file, an alert."""
     engine = {"cluster": BY_HAND, "namespace": "chat", "target": "gpu-1:8000", "model_name": "tiny", "engine": "0", **SCRAPED}
     growing = {
-        "blocks_stored_total": 4.0, "blocks_removed_total": 3.5, "blocks_stored_again_total": 1.2,
         "external_queried_tokens_total": 500.0, "external_hit_tokens_total": 200.0,
         "queried_tokens_total": 1000.0, "hit_tokens_total": 500.0,
     }  # fmt: skip
-    steady = {
-        ("avoidable_miss_ratio", "window", "5m"): 0.3, ("working_set_ratio", "window", "5m"): 1.7,
-        ("whatif_avoidable_miss_ratio", "pool", "1.5x"): 0.2, ("whatif_avoidable_miss_ratio", "pool", "2x"): 0.05,
-        ("whatif_avoidable_miss_ratio", "pool", "4x"): 0.01, ("requests_waiting", "", ""): 2.0, ("counters_frozen", "", ""): 0.0,
+    of_channel = {
+        "events_connected": 0.0, "events_lag_seconds": 0.5, "events_missed_batches_total": 3.0, "events_errors_total": 2.0,
     }  # fmt: skip
     firing = {"cluster": BY_HAND, "namespace": "chat", "target": "gpu-1:8000", "model_name": "tiny", "engine": "0"}
     alert = {"alertname": "PrefixCacheKvPressure", "alertstate": "firing", "severity": "warning", "evidence": "waiting"}
@@ -120,11 +137,13 @@ def _by_hand() -> Iterator[Sample]:
         at = SPAN.start + 15 * step
         for name, a_second in growing.items():
             yield series(f"prefixwatch_{name}", engine), at, 15 * step * a_second
-        for (name, label, value), found in steady.items():
-            yield series(f"prefixwatch_{name}", {**engine, label: value} if label else engine), at, found
+        yield series("prefixwatch_counters_frozen", engine), at, 0.0
         yield series("prefixwatch_targets_file_last_reload_success", SCRAPED), at, 0.0
         target = {**firing, **SCRAPED, "engine": "", "model_name": ""}
         yield series("prefixwatch_up", target), at, 1.0
         yield series("prefixwatch_up", {**target, "target": "gpu-2:8000"}), at, 0.0
         yield series("prefixwatch_caveat", {**target, "caveat": "retried_lookups_counted"}), at, 1.0
+        for name, found in of_channel.items():
+            reason = {"reason": "gap"} if "errors" in name else {}
+            yield series(f"prefixwatch_{name}", {**target, "rank": "0", **reason}), at, found
         yield series("ALERTS", {**firing, **alert}), at, 1.0

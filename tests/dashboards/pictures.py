@@ -10,7 +10,6 @@ minute of simulated time takes about a second. --cache keeps the traces.
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +22,8 @@ from generate import rendered  # noqa: E402
 from dashboards.database import load, serving  # noqa: E402
 from dashboards.stories import DAY, Sample, Story, moved  # noqa: E402
 from prefixwatch.demo.offline import EPOCH, record  # noqa: E402
-from prefixwatch.trace import scrapes  # noqa: E402
+from prefixwatch.replaying import RecordedFeed  # noqa: E402
+from recorded import pages_of  # noqa: E402
 
 # Two replicas each; in the one a shared cause, in the other one of them alone.
 SCENARIOS = {
@@ -31,22 +31,26 @@ SCENARIOS = {
     "thrash_low_usage": (("thrash_low_usage", 1), ("healthy", 2)),
     "template_change": (("template_change", 1), ("template_change", 2)),
 }
+WITH_EVENTS = frozenset({"thrash_low_usage", "template_change"})
 PERIOD = 5.0
 
 
-def trace(scenario: str, seed: int, minutes: float, cache: Path) -> Iterator[tuple[float, bytes | None]]:
-    """Yield a stand-in's pages, recorded if they are not yet."""
+def trace(scenario: str, seed: int, minutes: float, cache: Path) -> Path:
+    """Return the folder of a stand-in's trace, recorded if it is not yet."""
     folder = cache / f"{scenario}-{seed}-{minutes:g}"
     if not (folder / "truth.json").exists():
         record(scenario, folder, seed=seed, seconds=60 * minutes, period=PERIOD)
-    return ((scrape.time, scrape.body) for scrape in scrapes(folder))
+    return folder
 
 
 def told(cluster: str, minutes: float, cache: Path) -> list[Sample]:
     """Return a scenario's samples, and its first half again a day before: the baseline."""
     found: list[Sample] = []
     for number, (scenario, seed) in enumerate(SCENARIOS[cluster], start=1):
-        story = Story(cluster=cluster, target=f"gpu-{number}:8000", pages=trace(scenario, seed, minutes, cache))
+        folder = trace(scenario, seed, minutes, cache)
+        pages = ((page.time, page) for page in pages_of(folder))
+        feed = RecordedFeed(folder) if cluster in WITH_EVENTS else None
+        story = Story(cluster=cluster, target=f"gpu-{number}:8000", pages=pages, feed=feed)
         samples = list(story.samples())
         found += samples
         found += moved((one for one in samples if one[1] < EPOCH + 30 * minutes), DAY)

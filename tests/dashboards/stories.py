@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
-from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import PageReader
-from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.reading import PageReading
 from prefixwatch.poller import TargetStatus
+from prefixwatch.replaying import RecordedFeed
 from prefixwatch.watch import TargetWatch
 from replayed import status_of
 
@@ -19,7 +18,7 @@ DAY = 86400.0
 
 Sample = tuple[str, float, float]
 """A series as text, unix seconds, a value."""
-Pages = Iterable[tuple[float, bytes | None]]
+Pages = Iterable[tuple[float, PageReading | None]]
 """Time and page of each poll, None for one that failed."""
 
 
@@ -31,15 +30,15 @@ class Story:
     target: str
     pages: Pages
     scrape_seconds: float = 15.0
+    feed: RecordedFeed | None = None
     end: TargetStatus | None = field(default=None, init=False)
     own: dict[float, Mapping[str, float]] = field(default_factory=dict, init=False)
 
     def samples(self) -> Iterator[Sample]:
         """Yield what Prometheus would have scraped from the exporter."""
-        reader, interpreter = PageReader(is_wanted), Interpreter()
         watch = TargetWatch(
             self.target, spans=CONFIG.windows, labels={"cluster": self.cluster, "namespace": "chat"},
-            diagnosed=CONFIG.diagnosis_window, hold_seconds=CONFIG.diagnosis_hold,
+            diagnosed=CONFIG.diagnosis_window, hold_seconds=CONFIG.diagnosis_hold, feed=self.feed,
         )  # fmt: skip
         failed, missed, scraped, last = 0, 0, 0.0, 0.0
         for at, page in self.pages:
@@ -48,12 +47,14 @@ class Story:
                 watch.fail("the connection was refused")
             else:
                 missed, last = 0, at
-                watch.add(interpreter.interpret(reader.read(page), time=at))
+                if self.feed is not None:
+                    self.feed.take(at)
+                watch.add(page)
             if at - scraped >= self.scrape_seconds:
                 scraped = at
                 errors = {"connection_refused": failed} if failed else {}
                 self.end = status_of(watch, missed=missed, last_success=last, errors=errors, began=at)
-                self.own.update({round(at): engine.own for engine in self.end.state.engines})
+                self.own.update({at: engine.own for engine in self.end.state.engines})
                 yield from exported([self.end], at)
 
 
