@@ -12,8 +12,8 @@ from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import EngineFigures
+from prefixwatch.targetwatch import TargetWatch
 from prefixwatch.trace import scrapes
-from prefixwatch.watch import TargetWatch
 
 TRACES = Path(__file__).parent / "data" / "traces"
 NAMES = tuple(sorted(path.name for path in TRACES.iterdir()))

@@ -14,7 +14,7 @@ from aiohttp import web
 from prefixwatch.config import Config
 from prefixwatch.poller import TargetStatus
 from prefixwatch.replaying import replay
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 from prefixwatch.web import application
 
 TRACES = Path(__file__).parent / "data" / "traces"

@@ -7,7 +7,7 @@ from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import EngineFigures
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 
 ENGINE = {"engine": "0", "model_name": "m"}
 

@@ -44,7 +44,12 @@ def this_is_it(*found: Cause, may_be: bool = False) -> Panel:
     said = {"0": ("not this", QUIET), "1": ("this is it", colour)}
     if may_be:
         query = query.times(2).plus(raw("diagnosis", cause=Cause.INSUFFICIENT_EVIDENCE).max_by())
-        said = {"0": ("not this", QUIET), "1": ("may be this", UNSURE), "2": ("this is it", colour), "3": ("this is it", colour)}
+        said = {
+            "0": ("not this", QUIET),
+            "1": ("may be this", UNSURE),
+            "2": ("this is it", colour),
+            "3": ("this is it", colour),
+        }
     return verdict(
         "This?", query, words=said, empty="no engine",
         about=told(
@@ -73,7 +78,7 @@ cause = verdict(
     "Cause", causes.max_by(), words=CAUSE_WORDS,
     about=told(
         f"What the figures of the last {WINDOW} point to; of several engines the one that needs attention most.",
-        "healthy, decode bound or short prompts.", "go through the steps below: the one that says \"this is it\" is the cause, with its evidence beside it.",
+        "healthy, decode bound or short prompts.", 'go through the steps below: the one that says "this is it" is the cause, with its evidence beside it.',
     ),
 )  # fmt: skip
 confidence = table(
@@ -148,7 +153,7 @@ allowed = number(
 )  # fmt: skip
 of_ceiling = number(
     "Of the ceiling", ratio.per(ceiling).min_by(), unit="percentunit", colour=PROMPTS, decimals=1,
-    steps=((LIMITS.low_of_ceiling, UNSURE), (LIMITS.near_ceiling, GOOD)),
+    steps=((LIMITS.low_of_ceiling, LIMIT), (LIMITS.near_ceiling, GOOD)),
     about=told(
         "The token hit ratio as a share of its ceiling; of several engines the lowest.",
         f"above {LIMITS.near_ceiling:.0%}: nothing worth a look is lost.",
@@ -217,14 +222,19 @@ late = number(
         f"below {LIMITS.late_reuses:.0%}.", "reuses crowd the time before eviction, so many come too late: eviction.",
     ),
 )  # fmt: skip
+# Blocks that nobody came back for may wait as long or short as they like: only beside reuses does the wait say something.
+idle_before_eviction = of_engine("block_idle_before_evict_seconds", window=WINDOW, quantile="0.5").beside(
+    of_engine("late_reuse_ratio", window=WINDOW)
+)
 eviction = chart(
     "How long blocks survive, and when they come back",
-    Line(query=of_engine("block_idle_before_evict_seconds", window=WINDOW, quantile="0.5"), name=f"idle before eviction {OF_ENGINE}", colour=MEMORY, many=True),
+    Line(query=idle_before_eviction, name=f"idle before eviction {OF_ENGINE}", colour=MEMORY, many=True),
     Line(query=of_engine("block_reuse_gap_seconds", window=WINDOW, quantile="0.5"), name=f"back after {OF_ENGINE}", colour=GOOD, many=True),
     Line(query=of_engine("turnover_seconds", window=WINDOW), name=f"pool written over {OF_ENGINE}", colour=LIMIT, dashed=True),
     unit="s", logarithmic=True, empty=NO_RESIDENCY,
     about=told(
-        "Medians of how long evicted blocks had been idle and of the time between two uses; how long writing the pool over takes.",
+        "Where evicted blocks had been used again: medians of how long they were idle, and of the time between two uses. How long"
+        " writing the pool over takes.",
         "blocks come back long before they are evicted.", "lines close together: many come back too late.",
     ),
 )  # fmt: skip

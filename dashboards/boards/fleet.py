@@ -12,11 +12,16 @@ from prefixwatch.config import Config
 WINDOW = str(Config().diagnosis_window)
 OF_ENGINE = "{{model_name}} {{target}} {{engine}}"
 IMBALANCE = float(settings()["alerts"]["PrefixCacheReplicaImbalance"]["deviation"]["value"])
-DEVIATION, COMMON = f"model:{PREFIX}replica_hit_ratio_deviation:rate", f"model:{PREFIX}replica_hit_tokens_per_replica_queried_token:ratio_rate5m"
+DEVIATION, COMMON = (
+    f"model:{PREFIX}replica_hit_ratio_deviation:rate",
+    f"model:{PREFIX}replica_hit_tokens_per_replica_queried_token:ratio_rate5m",
+)
 TO_DIAGNOSIS = (
     "Why: the diagnosis of this target",
-    "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
-    "&var-target=${__data.fields.target}",
+    (
+        "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
+        "&var-target=${__data.fields.target}"
+    ),
 )
 UP_WORDS = {"1": ("up", GOOD), "0": ("down", MEMORY)}
 
@@ -150,7 +155,7 @@ channels = table(
         "The channels on which engines publish their cache events: connected, how far behind, batches lost.",
         "connected, seconds behind, nothing lost.", "lost batches make avoidable misses wrong for a while: a shorter way, or sampling.",
     ),
-    empty="cache events are off",
+    empty="no channel for cache events",
 )  # fmt: skip
 exporters = table(
     "Exporters",

@@ -51,23 +51,27 @@ late = number(
 )  # fmt: skip
 working_set = number(
     "Working set", of_engine("working_set_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((1, MEMORY),), empty=NO_EVENTS,
+    steps=((1, MEMORY),), empty=NO_EVENTS, decimals=0,
     about=told(
         f"Distinct blocks stored within {WINDOW}, as a share of the pool.", "below 100 %.",
         "above: what is in use does not fit. Whether it is needed again, avoidable misses say.",
     ),
 )  # fmt: skip
 
+# Blocks that nobody came back for may wait as long or short as they like: only beside reuses does the wait say something.
+idle_before_eviction = of_engine("block_idle_before_evict_seconds", window=WINDOW, quantile="0.5").beside(
+    of_engine("late_reuse_ratio", window=WINDOW)
+)
 survival = chart(
     "Turnover against residency and reuse",
     Line(query=of_engine("turnover_seconds", window=WINDOW), name=f"pool written over {OF_ENGINE}", colour=LIMIT, dashed=True),
     Line(query=of_engine("block_lifetime_seconds", window=WINDOW, quantile="0.5"), name=f"lifetime {OF_ENGINE}", colour=LIMIT, many=True),
-    Line(query=of_engine("block_idle_before_evict_seconds", window=WINDOW, quantile="0.5"), name=f"idle before eviction {OF_ENGINE}", colour=MEMORY, many=True),
+    Line(query=idle_before_eviction, name=f"idle before eviction {OF_ENGINE}", colour=MEMORY, many=True),
     Line(query=of_engine("block_reuse_gap_seconds", window=WINDOW, quantile="0.5"), name=f"back after {OF_ENGINE}", colour=GOOD, many=True),
     Line(query=of_engine("block_reuse_gap_seconds", window=WINDOW, quantile="0.9"), name=f"nine tenths back after {OF_ENGINE}", colour=GOOD, dashed=True),
     unit="s", logarithmic=True, empty="nothing written",
     about=told(
-        "How long blocks live and wait before eviction (medians), after how long they are used again, and the time to write the"
+        "How long blocks live (median) and, where they had been used again, wait before eviction; when they come back; the time to write the"
         " pool over. From --kv-cache-metrics; blocks are sampled.",
         "the green lines far below the others.", "where they meet, blocks are evicted about when they are needed again.",
     ),

@@ -14,8 +14,10 @@ CACHED = "observed_cached_tokens_per_observed_prompt_token"
 REQUEST_RATIO = "request_hit_ratio_sum_per_observed_request"
 TO_DIAGNOSIS = (
     "Why: the diagnosis of this model",
-    "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
-    "&var-model_name=${__data.fields.model_name}",
+    (
+        "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
+        "&var-model_name=${__data.fields.model_name}"
+    ),
 )
 
 causes = ranked_causes(CAUSE_RANKS)
@@ -61,7 +63,9 @@ from_cache = number(
         "0 with traffic: nothing is found; see Why.",
     ),
 )  # fmt: skip
-spent_seconds, saved_seconds = (rate("model", name, "5m").sum_by() for name in ("prefill_seconds", "prefill_saved_seconds"))
+spent_seconds, saved_seconds = (
+    rate("model", name, "5m").sum_by() for name in ("prefill_seconds", "prefill_saved_seconds")
+)
 known_savings = saved_seconds.where("> 0")  # the counter stands at 0 while a token's cost is not known
 saved = number(
     "Prefill saved", known_savings.per(known_savings.plus(spent_seconds)), unit="percentunit", colour=GOOD, decimals=1,

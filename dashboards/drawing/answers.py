@@ -34,6 +34,7 @@ class Span:
 
     @property
     def step(self) -> float:
+        """Seconds between two points."""
         return max(SCRAPE_SECONDS, (self.end - self.start) / POINTS)
 
 
@@ -51,6 +52,7 @@ class Answered:
 
     @property
     def kind(self) -> str:
+        """The type of the panel."""
         return str(self.panel["type"])
 
 
@@ -65,10 +67,16 @@ class Server:
         found = self._get("query", query=query, time=f"{time:.3f}")
         return [(one["metric"], [(float(one["value"][0]), float(one["value"][1]))]) for one in found["result"]]
 
-    def range(self, query: str, span: Span, *, step: float | None = None) -> list[tuple[Mapping[str, str], list[tuple[float, float]]]]:
+    def range(
+        self, query: str, span: Span, *, step: float | None = None
+    ) -> list[tuple[Mapping[str, str], list[tuple[float, float]]]]:
         """Return (labels, points) of each series."""
         found = self._get(
-            "query_range", query=query, start=f"{span.start:.3f}", end=f"{span.end:.3f}", step=f"{step or span.step:.3f}"
+            "query_range",
+            query=query,
+            start=f"{span.start:.3f}",
+            end=f"{span.end:.3f}",
+            step=f"{step or span.step:.3f}",
         )
         return [(one["metric"], [(float(t), float(v)) for t, v in one["values"]]) for one in found["result"]]
 
@@ -96,7 +104,7 @@ def substituted(text: str, choice: Choice, step: float = SCRAPE_SECONDS) -> str:
     """Put values for a board's variables. `choice`: regular expressions; what is not in it means All."""
     interval = max(step + SCRAPE_SECONDS, 4 * SCRAPE_SECONDS)
     known = {"__rate_interval": f"{interval:.0f}s", "__interval": f"{step:.0f}s", **choice}
-        # $1 of label_replace is no variable: Grafana leaves what it does not know.
+    # $1 of label_replace is no variable: Grafana leaves what it does not know.
     return re.sub(r"\$(?:\{([a-z_]+)\}|([a-z_]+))", lambda match: known.get(match[1] or match[2], ".*"), text)
 
 
@@ -152,7 +160,9 @@ def asked(target: Json, server: Server, span: Span, choice: Choice) -> list[Seri
     """Return what one query of a panel gives."""
     query = substituted(target["expr"], choice, span.step)
     found = server.instant(query, span.end) if target["instant"] else server.range(query, span)
-    return [Series(labels=labels, name=_named(target["legendFormat"], labels), points=points) for labels, points in found]
+    return [
+        Series(labels=labels, name=_named(target["legendFormat"], labels), points=points) for labels, points in found
+    ]
 
 
 def _named(form: str, labels: Mapping[str, str]) -> str:

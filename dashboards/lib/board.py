@@ -134,21 +134,24 @@ def _finalized(board: Json) -> Json:
     board["annotations"] = {"list": _annotations()}
     board["fiscalYearStartMonth"], board["liveNow"] = 0, False
     board["timepicker"] = {"refresh_intervals": ["10s", REFRESH, "1m", "5m", "15m", "1h"]}
-    board["links"] = [{**_bare(link), "icon": "external link", "targetBlank": False, "tooltip": ""} for link in board["links"]]
+    board["links"] = [
+        {**_bare(link), "icon": "external link", "targetBlank": False, "tooltip": ""} for link in board["links"]
+    ]
     board["panels"] = [_panel(panel) for panel in board["panels"]]
     return board
 
 
 def _panel(panel: Json) -> Json:
     if panel["type"] == "row":
-        return _bare({key: panel[key] for key in _OF_ROW if key in panel})
+        return {key: panel[key] for key in _OF_ROW if panel.get(key) is not None}
     kept = {key: value for key, value in panel.items() if key not in _LEGACY}
     if kept["type"] == "text":
         kept.pop("fieldConfig", None)
         kept.pop("targets", None)
     if not kept.get("transformations"):
         kept.pop("transformations", None)
-    return _bare(kept)
+    bare: Json = _bare(kept)
+    return bare
 
 
 def _bare(value: Any) -> Any:

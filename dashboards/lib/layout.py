@@ -28,6 +28,7 @@ class Cell:
     height: int
 
     def places(self, width: int) -> Iterator[Place]:
+        """Yield where its panels are, from its own upper left corner."""
         yield Place(panel=self.panel, x=0, y=0, w=width, h=self.height)
 
 
@@ -44,9 +45,11 @@ class Beside:
 
     @property
     def height(self) -> int:
+        """How high it is."""
         return max(box.height for box in self.boxes)
 
     def places(self, width: int) -> Iterator[Place]:
+        """Yield where its panels are, from its own upper left corner."""
         shares = self.shares or [1] * len(self.boxes)
         edges = [round(width * sum(shares[:end]) / sum(shares)) for end in range(len(shares) + 1)]
         for box, left, right in zip(self.boxes, edges, edges[1:], strict=False):
@@ -61,9 +64,11 @@ class Stack:
 
     @property
     def height(self) -> int:
+        """How high it is."""
         return sum(box.height for box in self.boxes)
 
     def places(self, width: int) -> Iterator[Place]:
+        """Yield where its panels are, from its own upper left corner."""
         top = 0
         for box in self.boxes:
             yield from (replace(place, y=place.y + top) for place in box.places(width))

@@ -84,6 +84,11 @@ class Expr:
         self._refuse_other_labels(other)
         return Expr(f"{self._operand()} + {other._operand()}", self.labels, is_compound=True)
 
+    def beside(self, other: "Expr") -> "Expr":
+        """Return this for the series of which the other has something."""
+        self._refuse_other_labels(other)
+        return Expr(f"{self._operand()} and {other._operand()}", self.labels, is_compound=True)
+
     def where(self, comparison: str) -> "Expr":
         """Return only what compares so, such as "== 1"."""
         return Expr(f"{self._operand()} {comparison}", self.labels, is_compound=True)
@@ -95,7 +100,9 @@ class Expr:
 
     def _aggregated(self, function: str, labels: tuple[str, ...]) -> "Expr":
         if unknown := set(labels) - self.labels:
-            raise BoardError(f"{self} has no label {', '.join(sorted(unknown))}: it has {', '.join(sorted(self.labels))}")
+            raise BoardError(
+                f"{self} has no label {', '.join(sorted(unknown))}: it has {', '.join(sorted(self.labels))}"
+            )
         by = f" by ({', '.join(labels)})" if labels else ""
         return Expr(f"{function}{by} ({self})", frozenset(labels))
 

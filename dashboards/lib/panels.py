@@ -24,9 +24,14 @@ Json = dict[str, Any]
 class Query(core.Target):  # type: ignore[misc]
     """A target without grafanalib's coarse steps, with its datasource."""
 
+    expr: str = attr.ib()
+    legendFormat: str = attr.ib()  # noqa: N815  grafanalib's name
+    refId: str = attr.ib()  # noqa: N815  grafanalib's name
+    instant: bool = attr.ib(default=False)
     is_table: bool = attr.ib(default=False)
 
     def to_json_data(self) -> Json:
+        """Return Grafana's JSON."""
         return {
             "datasource": DATASOURCE,
             "editorMode": "code",
@@ -44,14 +49,19 @@ class Panel(core.Panel):  # type: ignore[misc]
     """A panel of any type whose options grafanalib cannot say: as Grafana states them."""
 
     kind: str = attr.ib()
+    title: str = attr.ib()
+    description: str | None = attr.ib(default=None)
+    targets: list[Query] = attr.ib(factory=list)
+    transformations: list[Json] = attr.ib(factory=list)
     options: Json = attr.ib(factory=dict)
     defaults: Json = attr.ib(factory=dict)
     overrides: list[Json] = attr.ib(factory=list)
-    dataSource = attr.ib(factory=lambda: dict(DATASOURCE))
-    interval = attr.ib(default=MIN_INTERVAL)
-    maxDataPoints = attr.ib(default=None)
+    dataSource: Mapping[str, str] | None = attr.ib(default=DATASOURCE)  # noqa: N815  grafanalib's name
+    interval: str | None = attr.ib(default=MIN_INTERVAL)
+    maxDataPoints: int | None = attr.ib(default=None)  # noqa: N815  grafanalib's name
 
     def to_json_data(self) -> Json:
+        """Return Grafana's JSON; grafanalib's own thresholds are left out."""
         found: Json = self.panel_json(
             {
                 "type": self.kind,
@@ -82,7 +92,9 @@ class Line:
     right: bool = False
 
     def __post_init__(self) -> None:
-        named = {name for _, name, _, _ in string.Formatter().parse(self.name.replace("{{", "{").replace("}}", "}")) if name}
+        named = {
+            name for _, name, _, _ in string.Formatter().parse(self.name.replace("{{", "{").replace("}}", "}")) if name
+        }
         if unknown := named - self.query.labels:
             raise BoardError(f'"{self.name}": {self.query} has no label {", ".join(sorted(unknown))}')
 
@@ -304,7 +316,8 @@ def _of_column(column: Column) -> Json:
 
 def _mapped(said: Words) -> list[Json]:
     options = {
-        value: {"text": text, "color": colour, "index": index} for index, (value, (text, colour)) in enumerate(said.items())
+        value: {"text": text, "color": colour, "index": index}
+        for index, (value, (text, colour)) in enumerate(said.items())
     }
     return [{"type": "value", "options": options}]
 

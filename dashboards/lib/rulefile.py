@@ -13,7 +13,11 @@ from lib.errors import BoardError
 from prefixwatch.catalog import METRICS
 
 ALERTS = Path(__file__).parents[2] / "alerts"
-RULES, ALERT_RULES, CONFIG = ALERTS / "prefixwatch.rules.yaml", ALERTS / "prefixwatch.alerts.yaml", ALERTS / "config.yaml"
+RULES, ALERT_RULES, CONFIG = (
+    ALERTS / "prefixwatch.rules.yaml",
+    ALERTS / "prefixwatch.alerts.yaml",
+    ALERTS / "config.yaml",
+)
 STATIC = ("cluster", "namespace")
 """Labels that targets have from the configuration, or from Prometheus."""
 OF_SCRAPE = ("job", "instance")
@@ -71,7 +75,9 @@ def _labels(node: Any, known: Mapping[str, Recorded]) -> frozenset[str]:
                 return known[node.name].labels
             bare = str(node.name).replace("_created", "_total")
             if bare not in RAW:
-                raise BoardError(f"{RULES.name}: {node.name} is neither in the catalogue nor recorded before it is used")
+                raise BoardError(
+                    f"{RULES.name}: {node.name} is neither in the catalogue nor recorded before it is used"
+                )
             return RAW[bare]
         case promql.MatrixSelector():
             return _labels(node.vector_selector, known)

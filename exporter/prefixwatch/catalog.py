@@ -10,7 +10,20 @@ from enum import StrEnum
 PREFIX = "prefixwatch_"
 ENGINE_LABELS = ("target", "model_name", "engine")
 RESERVED_LABELS = frozenset(
-    {*ENGINE_LABELS, "window", "bound", "source", "cause", "caveat", "reason", "quantile", "dialect", "release", "pool", "rank"}
+    {
+        *ENGINE_LABELS,
+        "window",
+        "bound",
+        "source",
+        "cause",
+        "caveat",
+        "reason",
+        "quantile",
+        "dialect",
+        "release",
+        "pool",
+        "rank",
+    }
     | {"le", "version", "job", "instance"}
 )
 

@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 
 from prefixwatch import __version__, config, log, report, serving, snapshot
+from prefixwatch.addresses import url_of
 from prefixwatch.comparison import compared
 from prefixwatch.config import ConfigError, Duration
 from prefixwatch.demo.command import TOUR_SECONDS, demonstrate
@@ -272,7 +273,7 @@ def _print(targets: list[TargetSnapshot], *, as_json: bool) -> None:
 
 def _address(parsed: argparse.Namespace) -> Address:
     try:
-        url = config.url_of(parsed.url)
+        url = url_of(parsed.url)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return Address(url=url, access=_access(parsed))

@@ -239,7 +239,10 @@ def _add_own(families: _Families, names: Mapping[str, str], engine: EngineState)
             families.add(name, {**names, "bound": bound}, engine.own.get(f"{key}/{bound}"), created=engine.began)
     for pool in POOL_NAMES:
         families.add(
-            "blocks_spared_total", {**names, "pool": pool}, engine.own.get(f"blocks_spared/{pool}"), created=engine.began
+            "blocks_spared_total",
+            {**names, "pool": pool},
+            engine.own.get(f"blocks_spared/{pool}"),
+            created=engine.began,
         )
 
 

@@ -18,7 +18,7 @@ from prefixwatch.diagnosis import Diagnosis
 from prefixwatch.figures.engine import WindowFigures
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.snapshot import EngineFigures
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 
 STEPS = 10
 MIN_STEPS = 4

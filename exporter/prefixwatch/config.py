@@ -4,15 +4,14 @@ Every error names the key path and the value: `config: windows[1]: "5 min" is no
 """
 
 import re
-import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
+from prefixwatch.addresses import HIDDEN, host_and_port, one_line, url_of, without_credentials
 from prefixwatch.catalog import RESERVED_LABELS
 from prefixwatch.diagnosis import Thresholds
 from prefixwatch.eventstream import EventSource, endpoint_at
@@ -23,14 +22,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _MAX_DURATION = 10 * 365 * 86400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_CREDENTIALS = re.compile(r"""((?:^|(?<=['"\s]))(?:\w+://)?)[^\s'"]*@""")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _PORT = re.compile(r"[0-9]{1,5}")
-_NOT_IN_URLS = re.compile(r'[\s\x00-\x20\x7f<>"{}|\\^`]')
 _MIN_INTERVAL = 0.2
 # What Kubernetes sets in every pod beside a Service that is called prefixwatch.
 _OF_KUBERNETES = re.compile(rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
-_HIDDEN = "<hidden>"
 
 
 # msgspec's words for kinds of values, and ours.
@@ -58,7 +54,7 @@ class Duration(float):
         parts = _DURATION.findall(text) if isinstance(text, str) else []
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if not parts or "".join(number + unit for number, unit in parts) != text or seconds > _MAX_DURATION:
-            raise ValueError(f'"{_line(text)}" is not a duration; use a form like "5m"')
+            raise ValueError(f'"{one_line(text)}" is not a duration; use a form like "5m"')
         return cls(seconds)
 
     def __str__(self) -> str:
@@ -183,42 +179,13 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
     return targets
 
 
-def url_of(text: str) -> str:
-    """Complete what people write for a target: "localhost:8000" becomes http://localhost:8000/metrics.
-
-    Raises ValueError saying what is wrong.
-    """
-    url = text if "://" in text else f"http://{text}"
-    try:
-        parts = urlsplit(url)
-        is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url)
-    except ValueError:
-        is_fine = False
-        parts = urlsplit("")
-    if not is_fine or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(
-            f'"{_without_credentials(text)}" is not a URL; use a form like "http://localhost:8000/metrics"'
-        )
-    if parts.username or parts.password:
-        raise ValueError(f'"{_without_credentials(text)}": no credentials in a URL; use access.bearer_token_file')
-    path = parts.path if parts.path not in ("", "/") else "/metrics"
-    return parts._replace(path=path, fragment="").geturl()
-
-
-def host_and_port(url: str) -> str:
-    """Return the `target` of a URL: host:port, the scheme's port where none is written."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
-    return f"{host}:{parts.port or {'https': 443}.get(parts.scheme, 80)}"
-
-
 def shown(config: Config) -> str:
     """Return the effective configuration as YAML. Secrets stay in their files; queries of URLs are hidden."""
     settings = msgspec.to_builtins(config, enc_hook=str)
     for target in settings["targets"]:
         for kind in ("url", "dns"):
             if target[kind]:
-                target[kind] = re.sub(r"\?.+", f"?{_HIDDEN}", target[kind])
+                target[kind] = re.sub(r"\?.+", f"?{HIDDEN}", target[kind])
     return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
@@ -242,10 +209,10 @@ def _yaml(file: Path) -> Any:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "broken"
-        raise ConfigError(f"{file}:{where} not YAML: {_line(problem)}") from None
+        raise ConfigError(f"{file}:{where} not YAML: {one_line(problem)}") from None
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         # PyYAML lets through what building a value raises: !!int "x", 2001-99-99, a thousand brackets.
-        raise ConfigError(f"{file}: not YAML: {_line(error)}") from None
+        raise ConfigError(f"{file}: not YAML: {one_line(error)}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -258,7 +225,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         key = name.removeprefix(PREFIX).lower()
         if key not in fields or key == "access":
             known = ", ".join(sorted(f"{PREFIX}{field.upper()}" for field in fields if field != "access"))
-            raise ConfigError(f"config: {_line(name)}: there is no such setting; there are {known}")
+            raise ConfigError(f"config: {one_line(name)}: there is no such setting; there are {known}")
         if key == "targets":
             settings[key] = [{"url": url.strip()} for url in text.split(",") if url.strip()]
         elif key == "events":
@@ -279,7 +246,7 @@ def _converted(value: Any, kind: Any, where: str) -> Any:
         fault, _, path = str(error).partition(" - at `")
         raise ConfigError(f"{where}: {_explained(fault, path, value)}") from None
     except (OverflowError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{where}: {_line(error)}") from None
+        raise ConfigError(f"{where}: {one_line(error)}") from None
 
 
 def _decoded(kind: type, value: Any) -> Any:
@@ -295,29 +262,18 @@ def _explained(fault: str, path: str, value: Any) -> str:
     path = path.removeprefix("$").removesuffix("`").removeprefix(".")
     unknown = re.search(r"unknown field `(.*)`", fault, re.DOTALL)
     if unknown:
-        return f"{path + '.' if path else ''}{_line(unknown[1])}: there is no such setting"
+        return f"{path + '.' if path else ''}{one_line(unknown[1])}: there is no such setting"
     if "is not a duration" in fault:
         return f"{path}: {fault}"
     found = value
     for key in re.findall(r"\.\.\.|[^.\[\]]+", path):
         if key == "...":  # some value of a mapping of texts
             name, found = next((item for item in found.items() if not isinstance(item[1], str)), ("", found))
-            path = path.replace("[...]", f".{_line(name)}")
+            path = path.replace("[...]", f".{one_line(name)}")
         else:
             found = found[int(key)] if isinstance(found, list | tuple) else found[key]
     words = re.sub(r"`([^`]*)`", lambda match: " or ".join(_KINDS.get(k, k) for k in match[1].split(" | ")), fault)
-    return f'{path}: "{_without_credentials(found)}": {words[:1].lower() + words[1:]}'
-
-
-def _without_credentials(value: object) -> str:
-    return _CREDENTIALS.sub(rf"\1{_HIDDEN}@", _line(value))
-
-
-def _line(value: object) -> str:
-    """Show a value in an error message: on one line, and not for ever."""
-    text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else reprlib.repr(value)
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:200])
-    return text if len(text) <= 80 else text[:77] + "..."
+    return f'{path}: "{without_credentials(found)}": {words[:1].lower() + words[1:]}'
 
 
 def _check(config: Config, *, needs_target: bool) -> None:
@@ -373,7 +329,7 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
         if bool(target.url) == bool(target.dns):
             raise ConfigError(f"{where}: {path}: give either url or dns")
         if target.dns and target.name:
-            raise ConfigError(f'{where}: {path}.name: "{_line(target.name)}": a dns name stands for many targets')
+            raise ConfigError(f'{where}: {path}.name: "{one_line(target.name)}": a dns name stands for many targets')
         kind, written = ("url", target.url) if target.url else ("dns", target.dns or "")
         try:
             name = target.name or host_and_port(url_of(written or ""))
@@ -381,7 +337,7 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
             raise ConfigError(f"{where}: {path}.{kind}: {error}") from None
         if target.url:
             if name in names:
-                fault = f'"{_line(name)}" is targets[{names[name]}] already; give one of them a name of its own'
+                fault = f'"{one_line(name)}" is targets[{names[name]}] already; give one of them a name of its own'
                 raise ConfigError(f"{where}: {path}: {fault}")
             names[name] = position
         _check_access(target.access, f"{where}: {path}.access")
@@ -389,7 +345,7 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
             _check_events(target.events, f"{where}: {path}.events")
         for label in target.labels:
             if not _LABEL.fullmatch(label) or label.startswith("__"):
-                raise ConfigError(f'{where}: {path}.labels: "{_line(label)}" is not a label name')
+                raise ConfigError(f'{where}: {path}.labels: "{one_line(label)}" is not a label name')
             if label in RESERVED_LABELS:
                 raise ConfigError(f'{where}: {path}.labels: "{label}" is one of the exporter\'s own labels')
 
@@ -400,4 +356,4 @@ def _check_access(access: Access, where: str) -> None:
 
 
 def _refuse(path: str, value: object, why: str) -> None:
-    raise ConfigError(f'config: {path}: "{_line(value) if isinstance(value, str) else value}": {why}')
+    raise ConfigError(f'config: {path}: "{one_line(value) if isinstance(value, str) else value}": {why}')

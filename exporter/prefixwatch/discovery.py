@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prefixwatch.config import Access, Config, ConfigError, TargetConfig, host_and_port, read_targets, url_of
+from prefixwatch.addresses import host_and_port, url_of
+from prefixwatch.config import Access, Config, ConfigError, TargetConfig, read_targets
 from prefixwatch.eventstream import EventSource
 from prefixwatch.fetch import Address
 from prefixwatch.names import Names

@@ -21,7 +21,7 @@ from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.snapshot import TargetSnapshot
-from prefixwatch.watch import EventFeed, Refused, TargetState, TargetWatch
+from prefixwatch.targetwatch import EventFeed, Refused, TargetState, TargetWatch
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+from prefixwatch.targetwatch import Refused, TargetWatch
 from prefixwatch.trace import TraceError, scrapes
-from prefixwatch.watch import Refused, TargetWatch
 
 _UNIX_SECONDS = 1e8
 """From here on a moment is unix seconds (1973), below it seconds from the start of a trace."""

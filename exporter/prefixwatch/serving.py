@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from prefixwatch.config import Config, ConfigError, host_and_port
+from prefixwatch.addresses import host_and_port
+from prefixwatch.config import Config, ConfigError
 from prefixwatch.discovery import Target
 from prefixwatch.eventstream import EventSource, EventStream, require
 from prefixwatch.fetch import Address, Fetcher, FetchError, session
@@ -24,8 +25,8 @@ from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.poller import Poller, TargetPoller, steady_clock
 from prefixwatch.snapshot import TargetSnapshot
+from prefixwatch.targetwatch import EventFeed, TargetWatch
 from prefixwatch.trace import Recorder
-from prefixwatch.watch import EventFeed, TargetWatch
 from prefixwatch.web import application
 
 _TIMEOUT = 5.0

@@ -1,16 +1,9 @@
-"""Engines under watch: readings go in, figures over any window come out.
+"""One engine under watch: readings go in, figures over any window come out. Time is passed in."""
 
-Time is passed in. What cannot be trusted moves no baseline: a page that lacks counters it had
-before, one read out of order, one of several engines that answer on an address in turn.
-"""
-
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from prefixwatch.diagnosis import Diagnosis, EventEvidence, Hold, Thresholds, diagnose
-from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.figures import eviction, ratios
 from prefixwatch.figures.engine import NO_EVENTS, WindowFigures, may_retry, window_figures
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
@@ -20,47 +13,18 @@ from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, l
 from prefixwatch.figures.savings import COLUMNS, TokenCost, saving, token_cost
 from prefixwatch.figures.standstill import Standstill
 from prefixwatch.page.caveats import Era
-from prefixwatch.page.reading import PageReading, Reading
-from prefixwatch.processes import Processes, Verdict
-from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+from prefixwatch.page.reading import Reading
+from prefixwatch.snapshot import EngineFigures
 
 MIN_COVERAGE = 0.9
 """A window counts as covered from this share of its length on."""
 
-ACCEPT_AFTER = 3
-"""Pages in a row that lack what was there before, until that counts as the engine's new shape."""
-
-SEVERAL_ENGINES = (
-    "several engines answer on this address in turn (a load-balanced Service?): watch each pod's own address"
-)
 _RATE_SECONDS = 60.0
 _FIT_SPAN = 100
 _FIRST_DIAGNOSIS_SECONDS = 20.0
 _WRITTEN = "own/written_tokens"
 _SAVED = "own/prefill_saved_seconds"
 _PEAKS = ("kv_usage", "requests_running", "requests_waiting")
-
-
-class Refused(Exception):
-    """A page that was read, and cannot be used. `kind` is one word for a metric's label."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-
-
-class EventFeed(Protocol):
-    """Where the engines' cache events come from. `lock` is to be held while using the tallies."""
-
-    @property
-    def lock(self) -> AbstractContextManager[object]:
-        """Keep the tallies as they are."""
-
-    def tallies(self) -> Mapping[str, EventTally]:
-        """Return the tally of each engine that events came from, by its rank."""
-
-    def status(self) -> Sequence[ChannelStatus]:
-        """Return what is known of each endpoint."""
 
 
 @dataclass(slots=True)
@@ -305,157 +269,3 @@ def _began_anew(last: Reading, reading: Reading) -> bool:
     """Say whether the engine's counters were created after the last reading."""
     shared = last.created.keys() & reading.created.keys()
     return bool(shared) and all(reading.created[key] > max(last.created[key], last.time) for key in shared)
-
-
-class TargetWatch:
-    """One target: who answers there, and its engines' histories.
-
-    `spans`: the windows that will be asked for, in seconds; empty keeps every reading. `diagnosed`:
-    the one whose diagnosis changes only after another has lasted `hold_seconds`; None: none is held.
-    `feed`: the engines' cache events, None where they are not watched.
-    """
-
-    def __init__(
-        self,
-        target: str,
-        *,
-        spans: Collection[float] = (),
-        labels: Mapping[str, str] | None = None,
-        thresholds: Thresholds | None = None,
-        diagnosed: float | None = None,
-        hold_seconds: float = 0.0,
-        feed: EventFeed | None = None,
-    ) -> None:
-        self.target = target
-        self.labels = dict(labels or {})
-        self.engines: dict[tuple[str, str], EngineWatch] = {}
-        self.page: PageReading | None = None
-        self.error: str | None = None
-        self._spans = spans
-        self._thresholds = thresholds or Thresholds()
-        self._diagnosed = diagnosed
-        self._hold_seconds = hold_seconds
-        self._feed = feed
-        self._processes = Processes()
-        self._incomplete = 0
-
-    def add(self, page: PageReading) -> None:
-        """Take what a page says. Raises `Refused` for one that moves no baseline."""
-        if self.page is not None and page.time <= self.page.time:
-            raise Refused("time_went_back", f"time went from {self.page.time:.3f} to {page.time:.3f}")
-        has_fallen = any(
-            self.engines[key].has_fallen(reading) for reading in page.engines if (key := _key(reading)) in self.engines
-        )
-        verdict = self._processes.judge(page, has_fallen=has_fallen)
-        if verdict is Verdict.SEVERAL:
-            self.engines.clear()
-            self.page = page
-            raise Refused("several_engines", SEVERAL_ENGINES)
-        if verdict is Verdict.SAME:
-            self._refuse_incomplete(page)
-        self._incomplete = 0
-        self.page, self.error = page, page.why_empty
-        for key in self.engines.keys() - {_key(reading) for reading in page.engines}:
-            del self.engines[key]
-        with self._lock:
-            self._add(page, verdict)
-
-    def _add(self, page: PageReading, verdict: Verdict) -> None:
-        """Give each engine its reading, and its cache events where there are any."""
-        tallies = self._feed.tallies() if self._feed else {}
-        for reading in page.engines:
-            engine = self.engines.get(_key(reading))
-            if engine is None:
-                engine = EngineWatch(self._spans, thresholds=self._thresholds, hold=Hold(self._hold_seconds))
-                self.engines[_key(reading)] = engine
-            engine.tally = tallies.get(reading.engine)
-            if engine.tally is None and len(tallies) == len(page.engines) == 1:
-                # One engine, one publisher: whatever rank each of them says it is.
-                engine.tally = next(iter(tallies.values()))
-            engine.add(
-                reading,
-                # A page of several processes states no epoch: there each engine's own counters tell.
-                restarted=verdict is Verdict.RESTARTED and (page.epoch != (None, None) or engine.has_fallen(reading)),
-                counts=verdict is not Verdict.UNCLEAR,
-                process_start=page.epoch[1],
-            )
-
-    @property
-    def _lock(self) -> AbstractContextManager[object]:
-        return self._feed.lock if self._feed else nullcontext()
-
-    @property
-    def time(self) -> float:
-        """When the newest page was read, unix seconds; 0 before the first."""
-        return self.page.time if self.page else 0.0
-
-    @property
-    def era(self) -> Era:
-        """The releases that the newest page may come from."""
-        return self.page.era if self.page else Era()
-
-    def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
-        """Return each engine's token hit ratio over the last `seconds`, by (model name, engine)."""
-        return {key: engine.trend(seconds, count, self.era) for key, engine in self.engines.items()}
-
-    def fail(self, error: str) -> None:
-        """Note that a poll gave nothing to read, and why."""
-        self.error = error
-
-    def state(self, spans: Collection[float | None] = (None,)) -> "TargetState":
-        """Return the target as it stands, with windows of `spans` (None: everything seen)."""
-        with self._lock:
-            return TargetState(
-                target=self.target,
-                labels=self.labels,
-                page=self.page,
-                error=self.error,
-                engines=tuple(
-                    self.engines[key].state(spans, self.era, diagnosed=self._diagnosed) for key in sorted(self.engines)
-                ),
-                channels=tuple(self._feed.status()) if self._feed else (),
-            )
-
-    def _refuse_incomplete(self, page: PageReading) -> None:
-        """Refuse a page that lacks what the last one had: it was cut off, or is being written."""
-        readings = {_key(reading): reading for reading in page.engines}
-        for key, engine in self.engines.items():
-            reading = readings.get(key)
-            missing = engine.lacks(reading) if reading else ["all of an engine's counters"]
-            if missing and self._incomplete + 1 < ACCEPT_AFTER:
-                self._incomplete += 1
-                raise Refused("incomplete", f"the page lacks {missing[0]}, which was there before: was it cut off?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetState:
-    """One target at one moment, immutable. `page`: the newest that could be read, None before it."""
-
-    target: str
-    labels: Mapping[str, str]
-    page: PageReading | None
-    error: str | None
-    engines: tuple[EngineState, ...]
-    channels: tuple[ChannelStatus, ...] = ()
-
-    def snapshot(self, seconds: float | None = None, *, is_up: bool = True) -> TargetSnapshot:
-        """Return the target's figures over the last `seconds`, or over everything seen."""
-        page = self.page
-        engines = tuple(engine.figures(seconds) for engine in self.engines)
-        caveats = [str(caveat) for caveat in page.caveats] if page else []
-        for engine in engines:
-            caveats.extend(caveat for caveat in engine.caveats if caveat not in caveats)
-        return TargetSnapshot(
-            target=self.target,
-            labels=self.labels,
-            is_up=is_up,
-            dialect=page.dialect if page else None,
-            release=page.release if page else None,
-            caveats=tuple(caveats),
-            engines=engines,
-            error=self.error,
-        )
-
-
-def _key(reading: Reading) -> tuple[str, str]:
-    return reading.model_name, reading.engine

@@ -304,7 +304,7 @@ BATCH.add(
             f"0.1+0x20 {'0+0x8 0.1+0x3 ' * 6}0+0x60"
         },
         records=False,
-        queries=[(f"count_over_time({_FIRING}[70m])", "80m", [(firing_pressure(), 70.0)]), *state("PrefixCacheKvPressure", "140m")],
+        queries=[(f"count_over_time({_FIRING}[70m]) >= bool 70", "80m", [(firing_pressure(), 1.0)]), *state("PrefixCacheKvPressure", "140m")],
     ),
 )  # fmt: skip
 

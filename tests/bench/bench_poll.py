@@ -18,8 +18,8 @@ from prefixwatch.demo.offline import record
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.targetwatch import TargetWatch
 from prefixwatch.trace import scrapes
-from prefixwatch.watch import TargetWatch
 
 PARTS = ("read the page", "interpret", "add to the history", "derive figures", "all of it")
 WARM_UP = 0.3

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
-
 from drawing.answers import SCRAPE_SECONDS
 
 GENERATED = Path(__file__).parents[2] / "dashboards" / "generated"
-BOARDS: dict[str, dict[str, Any]] = {file.stem: json.loads(file.read_text()) for file in sorted(GENERATED.glob("*.json"))}
+BOARDS: dict[str, dict[str, Any]] = {
+    file.stem: json.loads(file.read_text()) for file in sorted(GENERATED.glob("*.json"))
+}
 
 
 def panels(board: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from drawing.answers import Span
+
 from dashboards.boards_as_json import ALL_TARGETS, BOARDS
 from dashboards.database import RULE_SECONDS, load
 from dashboards.stories import DAY, SCRAPED, Pages, Sample, Story, moved, series
-from drawing.answers import Span
 from prefixwatch.demo.offline import EPOCH, record
 from prefixwatch.page.reading import PageReading
 from prefixwatch.poller import TargetStatus
@@ -93,7 +94,10 @@ def _pages(cluster: str, trace: str) -> Pages:
             yield from ((began - gap, None) for gap in (6.0, 4.0, 2.0))
         for page in recorded[1 if turn else 0 :]:
             yield page.time + shift, _moved(page, page.time + shift, carried, before, began)
-        carried = {key: _sum(_sum(carried.get(key, {}), counters), before.get(key, {}), -1) for key, counters in _counters(recorded[-1]).items()}
+        carried = {
+            key: _sum(_sum(carried.get(key, {}), counters), before.get(key, {}), -1)
+            for key, counters in _counters(recorded[-1]).items()
+        }
 
 
 def _moved(page: PageReading, at: float, carried: Counters, before: Counters, began: float) -> PageReading:
@@ -118,12 +122,21 @@ def _standin(folder: Path) -> Story:
     """Return what the demo's engine shows while it thrashes, its cache events watched; simulated time is ours."""
     record("thrash_low_usage", folder, seconds=END - EPOCH, period=SCRAPE_SECONDS)
     seen = ((page.time, page) for page in pages_of(folder) if page.time <= END)
-    return Story(cluster=STANDIN, target="gpu-1:8000", pages=seen, scrape_seconds=SCRAPE_SECONDS, feed=RecordedFeed(folder))
+    return Story(
+        cluster=STANDIN, target="gpu-1:8000", pages=seen, scrape_seconds=SCRAPE_SECONDS, feed=RecordedFeed(folder)
+    )
 
 
 def _by_hand() -> Iterator[Sample]:
     """Yield what no recorded engine has: a KV connector, event channels, a faulty targets file, an alert."""
-    engine = {"cluster": BY_HAND, "namespace": "chat", "target": "gpu-1:8000", "model_name": "tiny", "engine": "0", **SCRAPED}
+    engine = {
+        "cluster": BY_HAND,
+        "namespace": "chat",
+        "target": "gpu-1:8000",
+        "model_name": "tiny",
+        "engine": "0",
+        **SCRAPED,
+    }
     growing = {
         "external_queried_tokens_total": 500.0, "external_hit_tokens_total": 200.0,
         "queried_tokens_total": 1000.0, "hit_tokens_total": 500.0,

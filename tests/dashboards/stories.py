@@ -9,7 +9,7 @@ from prefixwatch.config import Config
 from prefixwatch.page.reading import PageReading
 from prefixwatch.poller import TargetStatus
 from prefixwatch.replaying import RecordedFeed
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 from replayed import status_of
 
 CONFIG = Config()
@@ -54,7 +54,7 @@ class Story:
                 scraped = at
                 errors = {"connection_refused": failed} if failed else {}
                 self.end = status_of(watch, missed=missed, last_success=last, errors=errors, began=at)
-                self.own.update({at: engine.own for engine in self.end.state.engines})
+                self.own[at] = next((engine.own for engine in self.end.state.engines), {})
                 yield from exported([self.end], at)
 
 

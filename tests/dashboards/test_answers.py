@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from drawing.answers import Answered, Server, annotated, answered, asked, substituted
+from drawing.tables import tabulated
+from lib.palette import CAUSE_RANKS
+from preview import preview
 
 from dashboards.boards_as_json import ALL_TARGETS, BOARDS, titled
 from dashboards.database import serving
 from dashboards.loaded import BY_HAND, CLUSTERS, SPAN, STANDIN, Loaded, fill
-from drawing.answers import Answered, Server, annotated, answered, asked, substituted
-from drawing.board import tabulated
-from lib.palette import CAUSE_RANKS
 from prefixwatch.diagnosis import Cause
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.snapshot import EngineFigures
-from preview import preview
 
 # Where another scenario than the healthy one is what a query is for; whole panels, or one of their queries.
 FOR = {
@@ -62,7 +62,9 @@ def _server(url: str) -> Server:
 @pytest.fixture(scope="module", name="all_answers")
 def _all_answers(server: Server) -> Mapping[str, list[tuple[str, Answered]]]:
     return {
-        cluster: [(uid, one) for uid, board in BOARDS.items() for one in answered(board, server, SPAN, {"cluster": cluster})]
+        cluster: [
+            (uid, one) for uid, board in BOARDS.items() for one in answered(board, server, SPAN, {"cluster": cluster})
+        ]
         for cluster in CLUSTERS
     }
 
@@ -74,14 +76,21 @@ def test_every_query_runs_everywhere_and_gives_numbers(all_answers) -> None:
             assert all(math.isfinite(value) for value in values), f"{cluster}: {uid}: {panel.title}"
 
 
-@pytest.mark.parametrize(("uid", "panel", "target"), [pytest.param(*one, id=f"{one[0]}-{one[1]['title']}-{one[2]['refId']}") for one in ALL_TARGETS])
+@pytest.mark.parametrize(
+    ("uid", "panel", "target"),
+    [pytest.param(*one, id=f"{one[0]}-{one[1]['title']}-{one[2]['refId']}") for one in ALL_TARGETS],
+)
 def test_each_query_answers_in_the_scenario_that_it_is_for(server: Server, uid, panel, target) -> None:
     cluster = FOR.get((panel["title"], target["refId"])) or FOR.get(panel["title"], "healthy")
-    assert asked(target, server, SPAN, {"cluster": cluster}), f"{panel['title']}: {substituted(target['expr'], {'cluster': cluster})}"
+    assert asked(target, server, SPAN, {"cluster": cluster}), (
+        f"{panel['title']}: {substituted(target['expr'], {'cluster': cluster})}"
+    )
 
 
 def test_no_panel_is_always_empty(all_answers) -> None:
-    titles = {(uid, one.title) for panels in all_answers.values() for uid, one in panels if one.kind not in ("row", "text")}
+    titles = {
+        (uid, one.title) for panels in all_answers.values() for uid, one in panels if one.kind not in ("row", "text")
+    }
     answering = {(uid, one.title) for panels in all_answers.values() for uid, one in panels if any(one.answers)}
     assert titles - answering == set()
 
@@ -110,7 +119,12 @@ def test_the_cause_is_on_the_first_tile(server: Server, cluster: str, cause: Cau
 
 
 def test_the_walk_marks_one_step(all_answers) -> None:
-    marks = [found[0][0].points[-1][1] for _, one in all_answers["thrash_low_usage"] if one.title == "This?" for found in [one.answers]]
+    marks = [
+        found[0][0].points[-1][1]
+        for _, one in all_answers["thrash_low_usage"]
+        if one.title == "This?"
+        for found in [one.answers]
+    ]
     assert marks == [0, 0, 0, 2, 0, 0], "steps 1, 2, 3, 5, 6 and 7"
 
 
@@ -128,7 +142,9 @@ FIGURES = [
 ]
 
 
-@pytest.mark.parametrize("cluster", ["thrash_low_usage", "template_change", "pressure", "mixed_long_warm", "short_prompts", STANDIN])
+@pytest.mark.parametrize(
+    "cluster", ["thrash_low_usage", "template_change", "pressure", "mixed_long_warm", "short_prompts", STANDIN]
+)
 def test_the_boards_say_what_the_exporter_says(loaded: Loaded, server: Server, cluster: str) -> None:
     figures = _figures(loaded, cluster)
     compared = 0

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from lib import palette, runbooks
 from lib.errors import BoardError
 from lib.layout import WIDTH, Beside, Cell, Stack, beside
 from lib.metrics import ENGINE, of_engine, rate, ratio, raw, series
 from lib.panels import Column, Line, table
+
 from prefixwatch.diagnosis import Cause
 
 GENERATE = Path(__file__).parents[2] / "dashboards" / "generate.py"
@@ -77,7 +77,10 @@ def test_an_engine_that_is_watched_twice_counts_once() -> None:
 def _boxes():
     return st.recursive(
         st.builds(Cell, st.just("panel"), st.integers(1, 9)),
-        lambda inner: st.builds(Beside, st.lists(inner, min_size=1, max_size=3)) | st.builds(Stack, st.lists(inner, min_size=1, max_size=3)),
+        lambda inner: (
+            st.builds(Beside, st.lists(inner, min_size=1, max_size=3))
+            | st.builds(Stack, st.lists(inner, min_size=1, max_size=3))
+        ),
         max_leaves=8,
     )
 
@@ -86,7 +89,8 @@ def _boxes():
 def test_places_lie_in_the_grid_and_apart(box) -> None:
     taken = set()
     for place in box.places(WIDTH):
-        assert place.x + place.w <= WIDTH and place.y + place.h <= box.height
+        assert place.x + place.w <= WIDTH
+        assert place.y + place.h <= box.height
         cells = set(itertools.product(range(place.x, place.x + place.w), range(place.y, place.y + place.h)))
         assert not cells & taken
         taken |= cells

@@ -27,7 +27,9 @@ def lost(before: object, after: object, path: str = "") -> list[str]:
             for fault in (lost(value, after[key], f"{path}/{key}") if key in after else [f"{path}/{key} is lost"])
         ]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        return [fault for i, pair in enumerate(zip(before, after, strict=True)) for fault in lost(*pair, f"{path}[{i}]")]
+        return [
+            fault for i, pair in enumerate(zip(before, after, strict=True)) for fault in lost(*pair, f"{path}[{i}]")
+        ]
     return [] if before == after else [f"{path}: {before} became {after}"]
 
 
@@ -48,4 +50,5 @@ def test_provisioning() -> None:
     (source,) = yaml.safe_load((PROVISIONING / "datasources" / "prefixwatch.yaml").read_text())["datasources"]
     assert (source["uid"], source["type"], source["isDefault"]) == ("prefixwatch-prometheus", "prometheus", True)
     (provider,) = yaml.safe_load((PROVISIONING / "dashboards" / "prefixwatch.yaml").read_text())["providers"]
-    assert provider["type"] == "file" and not provider["allowUiUpdates"]
+    assert provider["type"] == "file"
+    assert not provider["allowUiUpdates"]

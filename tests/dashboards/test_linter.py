@@ -5,9 +5,9 @@ import re
 import pytest
 from grafana_foundation_sdk.models import units
 from grafanalib import formatunits
+from lib.rulefile import ALERTS, RAW, alerts, recorded, settings
 
 from dashboards.boards_as_json import ALL_PANELS, ALL_TARGETS, BOARDS, nodes, panels, parsed
-from lib.rulefile import ALERTS, RAW, alerts, recorded, settings
 
 SHOWN = ("stat", "timeseries", "table", "state-timeline", "gauge", "graph")
 ANGULAR = {
@@ -17,7 +17,9 @@ ANGULAR = {
 KINDS = {"row", "stat", "table", "timeseries", "state-timeline", "text"}
 
 WITHOUT_JOB = (re.compile(r".+:.+|ALERTS"), "recorded series and ALERTS are summed over jobs and instances on purpose")
-COUNTED_BY_CHANGES = {"prefixwatch_engine_restarts_total": "each restart is an event: how many changes, not how many a second"}
+COUNTED_BY_CHANGES = {
+    "prefixwatch_engine_restarts_total": "each restart is an event: how many changes, not how many a second"
+}
 
 UNITS = {value for name, value in vars(formatunits).items() if name.isupper()} | {
     value for name, value in vars(units).items() if name[0].isupper() and isinstance(value, str)
@@ -43,16 +45,27 @@ def test_a_board_cannot_be_edited_and_states_its_schema(board) -> None:
 
 def test_variables(board) -> None:
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
-    assert list(variables) == ["datasource", "cluster", "namespace", "job", "instance", "model_name", "target", "engine"]
+    assert list(variables) == [
+        "datasource",
+        "cluster",
+        "namespace",
+        "job",
+        "instance",
+        "model_name",
+        "target",
+        "engine",
+    ]
     source = variables.pop("datasource")  # template-datasource-rule
     assert (source["type"], source["label"], source["query"]) == ("datasource", "Data source", "prometheus")
     for name, variable in variables.items():
         assert variable["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         assert variable["refresh"] == 2  # template-on-time-change-reload-rule
-        assert variable["multi"] and variable["includeAll"]
+        assert variable["multi"]
+        assert variable["includeAll"]
         assert variable["current"]["value"] == ["$__all"]
         match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"])
-        assert match and match[2] == name  # template-label-promql-rule
+        assert match  # template-label-promql-rule
+        assert match[2] == name
         ((selector, _),) = nodes(parsed(match[1]))
         assert name in RAW[selector.name]
         assert variable["definition"] == variable["query"]["query"]
@@ -67,7 +80,8 @@ def test_variables(board) -> None:
 def test_every_panel_has_what_a_reader_needs() -> None:
     for uid, panel in ALL_PANELS:
         where = f"{uid}: {panel['title']}"
-        assert panel["type"] in KINDS and panel["type"] not in ANGULAR, where
+        assert panel["type"] not in ANGULAR, where
+        assert panel["type"] in KINDS, where
         if panel["type"] == "text":
             assert panel["options"]["content"], where
             continue
@@ -97,15 +111,23 @@ def test_ids_are_unique_and_nothing_overlaps(board) -> None:
     taken = set()
     for panel in board["panels"]:
         place = panel["gridPos"]
-        assert place["x"] >= 0 and place["x"] + place["w"] <= 24
-        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+        assert place["x"] >= 0
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
         assert not cells & taken, panel["title"]
         taken |= cells
     titles = [panel["title"] for panel in panels(board) if panel["type"] != "text" and panel["title"] != "This?"]
     assert len(set(titles)) == len(titles)
 
 
-@pytest.mark.parametrize(("uid", "panel", "target"), [pytest.param(*one, id=f"{one[0]}-{one[1]['id']}{one[2]['refId']}") for one in ALL_TARGETS])
+@pytest.mark.parametrize(
+    ("uid", "panel", "target"),
+    [pytest.param(*one, id=f"{one[0]}-{one[1]['id']}{one[2]['refId']}") for one in ALL_TARGETS],
+)
 def test_queries(uid, panel, target) -> None:
     """Each parses, knows its names and labels, and is filtered by what the reader chooses."""
     for selector, inside in nodes(parsed(target["expr"])):  # target-promql-rule
@@ -116,7 +138,10 @@ def test_queries(uid, panel, target) -> None:
         assert labels is not None, f"{name} is neither in the catalogue nor recorded"
         assert set(matchers) <= set(labels), name
         if not WITHOUT_JOB[0].fullmatch(name):
-            assert (matchers["job"], matchers["instance"]) == ("$job", "$instance")  # target-job-rule, target-instance-rule
+            assert (matchers["job"], matchers["instance"]) == (
+                "$job",
+                "$instance",
+            )  # target-job-rule, target-instance-rule
         for label in {"cluster", "namespace", "model_name", "target", "engine"} & set(labels):
             assert matchers[label] == f"${label}"
         if name.endswith("_total"):  # target-counter-agg-rule
@@ -127,7 +152,12 @@ def test_queries(uid, panel, target) -> None:
 
 def test_links_keep_time_and_variables(board) -> None:
     (link,) = board["links"]
-    assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == ("dashboards", ["prefixwatch"], True, True)
+    assert (link["type"], link["tags"], link["keepTime"], link["includeVars"]) == (
+        "dashboards",
+        ["prefixwatch"],
+        True,
+        True,
+    )
     for url in re.findall(r'"(/d/[^"]+)"', str(board).replace("'", '"')):
         assert url.startswith(tuple(f"/d/{uid}?" for uid in BOARDS))
         assert "${__url_time_range}" in url

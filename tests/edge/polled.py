@@ -6,9 +6,10 @@ from typing import Self
 from prometheus_client import CollectorRegistry, generate_latest
 
 from edge.engines import Engine
+from prefixwatch.addresses import host_and_port
 from prefixwatch.catalog import METRICS, PREFIX, Group
 from prefixwatch.collector import StatusCollector
-from prefixwatch.config import Access, Config, Duration, host_and_port
+from prefixwatch.config import Access, Config, Duration
 from prefixwatch.discovery import Target
 from prefixwatch.fetch import Address, Fetcher, session
 from prefixwatch.page.dialects import is_wanted

@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixwatch import config
-from prefixwatch.config import (
-    Access,
-    Config,
-    ConfigError,
-    Duration,
-    TargetConfig,
-    host_and_port,
-    load,
-    read_targets,
-    shown,
-    url_of,
-)
+from prefixwatch.addresses import host_and_port, url_of
+from prefixwatch.config import Access, Config, ConfigError, Duration, TargetConfig, load, read_targets, shown
 
 DATA = Path(__file__).parents[1] / "data" / "config"
 TARGET = {"targets": [{"url": "localhost:8000"}]}

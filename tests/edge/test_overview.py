@@ -30,7 +30,7 @@ from prefixwatch.overview import (
 from prefixwatch.overview.listing import MAX_ROWS
 from prefixwatch.overview.views import view
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 from prefixwatch.web import application
 from replayed import ReplayedPoller, status_of, watched
 

@@ -8,7 +8,7 @@ import pytest
 from chromium import Browser, browser
 from prefixwatch.config import Config, Duration
 from prefixwatch.page.reading import Reading
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 from replayed import ReplayedPoller, serving, status_of, watched
 
 PHONE, WIDE = 375, 1280

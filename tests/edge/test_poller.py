@@ -11,7 +11,7 @@ from edge.engines import Engine, of_process, relabelled, trace
 from edge.polled import CONFIG, OF_ENGINES, OF_WINDOWS, PASSED_THROUGH, Polled
 from prefixwatch.config import Access, Config, Duration
 from prefixwatch.poller import BACKOFF, FAST_RETRIES, JITTER, TargetPoller, steady_clock, watch_of
-from prefixwatch.watch import TargetWatch
+from prefixwatch.targetwatch import TargetWatch
 
 HEALTHY = trace("healthy")
 FAULTS = [

@@ -11,7 +11,7 @@ from prefixwatch.page.exposition import PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.replaying import read_page
 from prefixwatch.snapshot import encoded
-from prefixwatch.watch import Refused, TargetWatch
+from prefixwatch.targetwatch import Refused, TargetWatch
 from writing import ENGINE, config_line, figures, line, page, read, watched
 
 PAGES = Path(__file__).parents[1] / "data" / "pages"

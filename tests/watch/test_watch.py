@@ -10,7 +10,8 @@ from prefixwatch.diagnosis import Cause, Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import EngineFigures
-from prefixwatch.watch import ACCEPT_AFTER, SEVERAL_ENGINES, Refused, TargetWatch, engine_age
+from prefixwatch.targetwatch import ACCEPT_AFTER, SEVERAL_ENGINES, Refused, TargetWatch
+from prefixwatch.watch import engine_age
 from readings import BORN, CONFIG, histogram, page, reading
 
 EDGES = (10.0, 100.0, 1000.0)

@@ -1,0 +1,48 @@
+"""Addresses as people write them, and how they are shown: never with credentials."""
+
+import re
+import reprlib
+from urllib.parse import urlsplit
+
+HIDDEN = "<hidden>"
+_CREDENTIALS = re.compile(r"""((?:^|(?<=['"\s]))(?:\w+://)?)[^\s'"]*@""")
+_NOT_IN_URLS = re.compile(r'[\s\x00-\x20\x7f<>"{}|\\^`]')
+
+
+def url_of(text: str) -> str:
+    """Complete what people write for a target: "localhost:8000" becomes http://localhost:8000/metrics.
+
+    Raises ValueError saying what is wrong.
+    """
+    url = text if "://" in text else f"http://{text}"
+    try:
+        parts = urlsplit(url)
+        is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url)
+    except ValueError:
+        is_fine = False
+        parts = urlsplit("")
+    if not is_fine or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f'"{without_credentials(text)}" is not a URL; use a form like "http://localhost:8000/metrics"')
+    if parts.username or parts.password:
+        raise ValueError(f'"{without_credentials(text)}": no credentials in a URL; use access.bearer_token_file')
+    path = parts.path if parts.path not in ("", "/") else "/metrics"
+    return parts._replace(path=path, fragment="").geturl()
+
+
+def host_and_port(url: str) -> str:
+    """Return the `target` of a URL: host:port, the scheme's port where none is written."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+    return f"{host}:{parts.port or {'https': 443}.get(parts.scheme, 80)}"
+
+
+def without_credentials(value: object) -> str:
+    """Show a value in an error message, with whatever looks like credentials hidden."""
+    return _CREDENTIALS.sub(rf"\1{HIDDEN}@", one_line(value))
+
+
+def one_line(value: object) -> str:
+    """Show a value in an error message: on one line, and not for ever."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else reprlib.repr(value)
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text[:200])
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,27 @@
+"""A diagnosis that does not flap."""
+
+from prefixwatch.diagnosis.terms import Cause, Diagnosis
+
+
+class Hold:
+    """Let a cause change only after the new one held for a while, so that alerts do not flap.
+
+    `seconds`: how long. The first diagnosis counts at once.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._held: Diagnosis | None = None
+        self._rival: Cause | None = None
+        self._rival_since = 0.0
+
+    def update(self, time: float, found: Diagnosis) -> Diagnosis:
+        """Take the diagnosis of this moment (unix seconds); return the one that holds."""
+        if self._held is None or found.cause is self._held.cause:
+            self._held, self._rival = found, None
+        elif found.cause is not self._rival:
+            self._rival, self._rival_since = found.cause, time
+        if self._rival is not None and time - self._rival_since >= self._seconds:
+            self._held, self._rival = found, None
+        assert self._held is not None
+        return self._held
