@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit tools bench generate check-generated clean
+.PHONY: help demo test lint types unit tools bench bench-alerts generate check-generated clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,11 +25,12 @@ demo: $(INSTALLED) ## a stand-in engine, traffic and the exporter: see what it s
 test: lint types unit ## everything that must pass
 
 lint: $(INSTALLED)
-	@$(BIN)/ruff check exporter tests
-	@$(BIN)/ruff format --check exporter tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
 
 types: $(INSTALLED)
 	@$(BIN)/mypy
+	@cd alerts && MYPYPATH=. $(abspath $(BIN))/mypy --strict render.py rulebook
 
 unit: $(INSTALLED) tools check-generated
 	@$(BIN)/pytest -q
@@ -40,12 +41,20 @@ tools: ## the programs that the tests need beside Python
 bench: $(INSTALLED) ## the benchmarks that README cites
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
-generate: $(INSTALLED) ## write the generated files anew
+bench-alerts: $(INSTALLED) ## each alert on its cause, on a real Prometheus and Alertmanager (6 minutes)
+	@$(BIN)/python tests/bench/alert_guards.py
+	@$(BIN)/python tests/bench/alerts_live.py
+
+generate: $(INSTALLED) ## write the generated files anew: metric reference, rules, alerts, dashboards
 	@$(BIN)/python -m prefixwatch.reference > exporter/METRICS.md
+	@$(BIN)/python alerts/render.py
+	@$(BIN)/python dashboards/generate.py
 
 check-generated: $(INSTALLED)
 	@$(BIN)/python -m prefixwatch.reference | diff -u exporter/METRICS.md - \
 	  || { echo "exporter/METRICS.md is not current: run make generate"; exit 1; }
+	@$(BIN)/python alerts/render.py --check
+	@$(BIN)/python dashboards/generate.py --check
 
 clean: ## remove what make created
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -3,7 +3,7 @@
 # As root on Debian or Ubuntu the missing ones are installed; nothing is skipped in silence.
 set -euo pipefail
 
-declare -A package=([promtool]=prometheus [prometheus]=prometheus [openssl]=openssl [chromium]=chromium [chromedriver]=chromium-driver)
+declare -A package=([promtool]=prometheus [prometheus]=prometheus [amtool]=prometheus-alertmanager [openssl]=openssl [chromium]=chromium [chromedriver]=chromium-driver)
 missing=()
 for program in "${!package[@]}"; do
   command -v "$program" >/dev/null || missing+=("${package[$program]}")

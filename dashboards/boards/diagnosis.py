@@ -1,6 +1,8 @@
 """Diagnosis: the walk from traffic to decode, step by step, with the evidence for each step beside it."""
 
+from boards.pool_numbers import LIMITS, NO_EVENTS, WINDOW, avoidable_misses, filled, late_reuses, turnover
 from lib.board import Board
+from lib.grafana import Panel
 from lib.layout import GLANCE, HALF, Box, Row, beside, stack
 from lib.metrics import TARGET, Expr, of_engine, ranked, rate, raw
 from lib.palette import (
@@ -21,17 +23,13 @@ from lib.palette import (
     TOKENS,
     UNSURE,
 )
-from lib.panels import Column, Line, Panel, chart, number, table, timeline, told, verdict, words
+from lib.panels import Column, Line, chart, number, table, timeline, told, verdict, words
 from lib.runbooks import runbook
-from prefixwatch.config import Config
-from prefixwatch.diagnosis import Cause, Thresholds
+from prefixwatch.diagnosis import Cause
 
-LIMITS = Thresholds()
-WINDOW = str(Config().diagnosis_window)
 OF_ENGINE = "{{model_name}} {{target}} {{engine}}"
 STEP = (4, 3, 11, 6)  # the answer, its numbers, the evidence, what it means
 NOT_SAID = "the engine does not say"
-NO_EVENTS = "cache events are off"
 NO_RESIDENCY = "no block was evicted, or --kv-cache-metrics is off"
 
 causes = ranked(CAUSE_RANKS)
@@ -168,14 +166,6 @@ floor = chart(
     about=told(f"The token hit ratio over {WINDOW}, and its ceiling.", "just below it.", "the gap is what steps 4 to 6 explain."),
 )  # fmt: skip
 
-filled = verdict(
-    "Pool", of_engine("pool_filled").max_by(),
-    words={"0": ("never filled", QUIET), "1": ("has filled", UNSURE)}, empty="cannot be told",
-    about=told(
-        "Whether as much was written since the engine's start as the pool holds.",
-        "never filled: nothing had to be evicted, misses are first-time.", "has filled: eviction is possible; step 5.",
-    ),
-)  # fmt: skip
 usage = number(
     "Usage, highest", of_engine("kv_usage_max_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
     steps=((LIMITS.near_full, MEMORY),), empty=NOT_SAID, decimals=1,
@@ -183,13 +173,6 @@ usage = number(
         f"The highest share of blocks that running requests held within {WINDOW}. Cached blocks that none holds do not count:"
         " it can be 0 while the cache thrashes.",
         f"below {LIMITS.near_full:.0%}.", "near 1 with a queue: running requests crowd the pool.",
-    ),
-)  # fmt: skip
-turnover = number(
-    "Turnover", of_engine("turnover_seconds", window=WINDOW).min_by(), unit="s", colour=LIMIT, empty="nothing written",
-    about=told(
-        "How long it takes to write the whole pool over; of several engines the shortest.", "longer than users take between turns.",
-        "no block that nobody touches survives longer than that.",
     ),
 )  # fmt: skip
 pool = chart(
@@ -206,22 +189,6 @@ pool = chart(
     ),
 )  # fmt: skip
 
-avoidable = number(
-    "Avoidable misses", of_engine("avoidable_miss_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((LIMITS.avoidable, MEMORY),), empty=NO_EVENTS, decimals=1,
-    about=told(
-        "Blocks stored again after their removal, of all that were stored: misses that a larger pool would have avoided.",
-        f"below {LIMITS.avoidable:.0%}.", "more KV memory; the KV pool board shows how much helps.",
-    ),
-)  # fmt: skip
-late = number(
-    "Late reuses", of_engine("late_reuse_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((LIMITS.late_reuses, MEMORY),), empty=NO_RESIDENCY, decimals=1,
-    about=told(
-        "The share of reuses in the second half of the time that an idle block survives.",
-        f"below {LIMITS.late_reuses:.0%}.", "reuses crowd the time before eviction, so many come too late: eviction.",
-    ),
-)  # fmt: skip
 # Blocks that nobody came back for may wait as long or short as they like: only beside reuses does the wait say something.
 idle_before_eviction = of_engine("block_idle_before_evict_seconds", window=WINDOW, quantile="0.5").beside(
     of_engine("late_reuse_ratio", window=WINDOW)
@@ -322,12 +289,12 @@ BOARD = Board(
             f"**Near the ceiling** nothing is lost: stop here. Far below, go on ({runbook('PrefixCacheHitRatioDropped')}).",
         ),
         step(
-            "4. Is the pool short?", filled, (usage, turnover), pool,
+            "4. Is the pool short?", filled(), (usage, turnover()), pool,
             "**Never filled**: nothing was evicted; go to step 6.\n\n**Usage near 1, preemptions, a queue**: running requests"
             f" crowd the pool ({runbook('PrefixCacheKvPressure')}). Low usage says nothing about the cache.",
         ),
         step(
-            "5. Is it evicted before it is needed again?", this_is_it(Cause.EVICTION, may_be=True), (avoidable, late), eviction,
+            "5. Is it evicted before it is needed again?", this_is_it(Cause.EVICTION, may_be=True), (avoidable_misses(), late_reuses()), eviction,
             "**May be this**: the pool has filled, and nothing tells this from step 6; cache events would.\n\n"
             "**Avoidable misses or late reuses**: eviction. More KV memory, or less demand on it"
             f" ({runbook('PrefixCacheEvictingReusedBlocks')}).\n\n**Neither**: evicted blocks were not needed again; step 6.",

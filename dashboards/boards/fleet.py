@@ -20,7 +20,7 @@ TO_DIAGNOSIS = (
     "Why: the diagnosis of this target",
     (
         "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
-        "&var-target=${__data.fields.target}"
+        "&var-target=${__value.raw:percentencode}"
     ),
 )
 UP_WORDS = {"1": ("up", GOOD), "0": ("down", MEMORY)}

@@ -1,57 +1,21 @@
 """KV pool: how long blocks stay, whether that is long enough, and what a larger pool would give."""
 
+from boards.pool_numbers import LIMITS, NO_EVENTS, WINDOW, avoidable_misses, filled, late_reuses, turnover
 from lib.board import Board
 from lib.layout import CHART, GLANCE, Row, beside
 from lib.metrics import of_engine, rate, ratio
-from lib.palette import DESIGN, GOOD, LIMIT, MEMORY, PROMPTS, QUIET, TOKENS, UNSURE, WAITING
-from lib.panels import Line, chart, number, told, verdict
-from prefixwatch.config import Config
-from prefixwatch.diagnosis import Thresholds
+from lib.palette import DESIGN, GOOD, LIMIT, MEMORY, PROMPTS, TOKENS, WAITING
+from lib.panels import Line, chart, number, told
 
-LIMITS = Thresholds()
-WINDOW = str(Config().diagnosis_window)
 OF_ENGINE = "{{model_name}} {{target}} {{engine}}"
-NO_EVENTS = "cache events are off"
 UNKNOWN = "the engine does not say"
 
 size = number(
     "Pool", of_engine("pool_tokens").sum_by(), unit="locale", colour=LIMIT, empty=UNKNOWN,
     about=told("Tokens that the KV pools of the engines chosen hold.", "several times the working set.", "see what-if below."),
 )  # fmt: skip
-filled = verdict(
-    "Filled", of_engine("pool_filled").max_by(), words={"0": ("never filled", QUIET), "1": ("has filled", UNSURE)},
-    empty="cannot be told",
-    about=told(
-        "Whether as much was written since the engine's start as the pool holds.",
-        "never filled: nothing had to be evicted.", "has filled: eviction is possible, not certain.",
-    ),
-)  # fmt: skip
-turnover = number(
-    "Turnover", of_engine("turnover_seconds", window=WINDOW).min_by(), unit="s", colour=LIMIT, empty="nothing written",
-    about=told(
-        f"How long it takes to write the whole pool over, at the pace of the last {WINDOW}; of several engines the shortest.",
-        "longer than users take between two turns.", "no block that nobody touches survives longer than that.",
-    ),
-)  # fmt: skip
-avoidable = number(
-    "Avoidable misses", of_engine("avoidable_miss_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((LIMITS.avoidable, MEMORY),), empty=NO_EVENTS, decimals=1,
-    about=told(
-        "Stored blocks that had been in the pool before and were evicted.", f"below {LIMITS.avoidable:.0%}.",
-        "a larger pool would have found them: see what-if.",
-    ),
-)  # fmt: skip
-late = number(
-    "Late reuses", of_engine("late_reuse_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((LIMITS.late_reuses, MEMORY),), empty="no evictions, or --kv-cache-metrics is off", decimals=1,
-    about=told(
-        "The share of reuses in the second half of the time that an idle block survives.",
-        f"below {LIMITS.late_reuses:.0%}.", "many come back just in time, so others come too late.",
-    ),
-)  # fmt: skip
 working_set = number(
-    "Working set", of_engine("working_set_ratio", window=WINDOW).max_by(), unit="percentunit", colour=GOOD,
-    steps=((1, MEMORY),), empty=NO_EVENTS, decimals=0,
+    "Working set", of_engine("working_set_ratio", window=WINDOW).max_by(), unit="percentunit", colour=LIMIT, empty=NO_EVENTS, decimals=0,
     about=told(
         f"Distinct blocks stored within {WINDOW}, as a share of the pool.", "below 100 %.",
         "above: what is in use does not fit. Whether it is needed again, avoidable misses say.",
@@ -173,7 +137,7 @@ BOARD = Board(
     title="KV pool",
     summary="How long blocks stay in the KV pool, whether that is long enough, and what a larger pool would give.",
     rows=[
-        Row(title="Now", boxes=[beside(size, filled, turnover, avoidable, late, working_set, height=GLANCE)]),
+        Row(title="Now", boxes=[beside(size, filled(), turnover(), avoidable_misses(), late_reuses(), working_set, height=GLANCE)]),
         Row(title="Do blocks survive until they are needed?", boxes=[beside(survival, written, height=CHART, shares=(15, 9))]),
         Row(title="Evictions: avoidable or not", boxes=[beside(evictions, avoidable_over_time, what_if, height=CHART)]),
         Row(title="Pressure by running requests", boxes=[beside(usage, waiting, preemptions, height=CHART)]),

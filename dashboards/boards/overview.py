@@ -6,6 +6,7 @@ from lib.metrics import MODEL, alerts, rate, ratio, raw, series, share
 from lib.metrics import ranked as ranked_causes
 from lib.palette import CAUSE_RANKS, CAUSE_WORDS, GOOD, LIMIT, MEMORY, PROMPTS, REQUESTS, TOKENS, WAITING
 from lib.panels import NO_TRAFFIC, Column, Line, chart, number, table, timeline, told, verdict
+from lib.runbooks import links as runbook_links
 from lib.runbooks import with_runbook
 from prefixwatch.catalog import PREFIX
 
@@ -16,7 +17,7 @@ TO_DIAGNOSIS = (
     "Why: the diagnosis of this model",
     (
         "/d/prefixwatch-diagnosis?${__url_time_range}&${datasource:queryparam}&${cluster:queryparam}&${namespace:queryparam}"
-        "&var-model_name=${__data.fields.model_name}"
+        "&var-model_name=${__value.raw:percentencode}"
     ),
 )
 
@@ -99,7 +100,7 @@ firing = table(
     "Firing alerts",
     Column(name="Alert", label="alertname"), Column(name="Severity", label="severity"),
     Column(name="Model", label="model_name"), Column(name="Target", label="target"),
-    Column(name="Runbook", label="runbook"),
+    Column(name="Runbook", label="runbook", links=runbook_links()),
     Column(name="Firing", query=with_runbook(alerts(alertstate="firing")), is_hidden=True),
     about=told(
         "What fires now, from Prometheus's own record of its rules.", "empty.",

@@ -39,9 +39,11 @@ def said(value: float, defaults: Mapping[str, Any]) -> tuple[str | None, str]:
 
 
 def properties(over: Json) -> dict[str, Any]:
+    """Return what an override sets."""
     return {one["id"]: one["value"] for one in over["properties"]}
 
 
 def readable(colour: str) -> str:
+    """Return the colour of text on a colour."""
     red, green, blue = colors.to_rgb(colour)
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "#ffffff"

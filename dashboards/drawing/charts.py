@@ -6,81 +6,91 @@ from typing import Any
 
 from matplotlib import colors
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from drawing.answers import Json, Series, Span
 from drawing.card import CARD, EDGE, INK, SOFT, Card, properties, readable, said
 from drawing.units import written
 
+Style = dict[str, Any]
+"""What a query's override sets, and its colour."""
+
 
 def chart(card: Card) -> None:
-    axes, one, wide, high, span = card.axes, card.one, card.wide, card.high, card.span
-    defaults = one.panel["fieldConfig"]["defaults"]
-    custom = defaults["custom"]
-    drawn_lines, right = [], None
-    styles = [_style(one.panel, target["refId"]) for target in one.panel["targets"]]
-    has_right = any(
-        style.get("custom.axisPlacement") == "right" for style, found in zip(styles, one.answers, strict=True) if found
-    )
-    names = sorted({series.name for found in one.answers for series in found})
-    rows = _legend_rows(names, wide)
-    bottom, top = 26 + 15 * rows, 26
-    plot = axes.inset_axes(
-        (58 / wide, bottom / high, (wide - 58 - (58 if has_right else 14)) / wide, (high - bottom - top) / high)
-    )
-    plot.set(xlim=(span.start, span.end), facecolor=CARD)
-    if custom["scaleDistribution"]["type"] == "log":
-        plot.set_yscale("log")
-    if not names:
-        plot.text(
-            0.5, 0.5, defaults["noValue"], fontsize=11, color=SOFT, ha="center", va="center", transform=plot.transAxes
+    """Draw lines over time, stacked or not, a second axis on the right where a line wants one."""
+    defaults = card.one.panel["fieldConfig"]["defaults"]
+    styles = [_style(card.one.panel, target["refId"]) for target in card.one.panel["targets"]]
+    drawn = [(style, found) for style, found in zip(styles, card.one.answers, strict=True) if found]
+    if not drawn:
+        card.axes.text(
+            card.wide / 2, card.high / 2, defaults["noValue"], fontsize=11, color=SOFT, ha="center", va="center"
         )
-        plot.set_axis_off()
         return
-    base: dict[float, float] = {}
-    by_name: dict[str, Series] = {}
-    for style, found in zip(styles, one.answers, strict=True):
-        where = plot
-        if style.get("custom.axisPlacement") == "right" and found:
-            if right is None:
-                right = plot.twinx()
-                right.patch.set_visible(False)
-            where = right
-        for position, series in enumerate(found):
-            colour = _shade(style["color"], position, len(found))
-            dashes = style.get("custom.lineStyle", {}).get("dash")
-            points = _with_gaps(series.points, span.step)
-            if custom["stacking"]["mode"] == "normal":
-                low = [base.get(t, 0.0) for t, _ in points]
-                up = [floor + value for floor, (_, value) in zip(low, points, strict=True)]
-                base.update(zip((t for t, _ in points), up, strict=True))
-                where.fill_between([t for t, _ in points], low, up, color=colour, alpha=0.45, lw=0)
-                points = list(zip((t for t, _ in points), up, strict=True))
-            (line,) = where.plot(
-                *zip(*points, strict=True), color=colour, lw=0.7 * style.get("custom.lineWidth", 2),
-                ls=(0, [d / 2.5 for d in dashes]) if dashes else "-", label=series.name,
-            )  # fmt: skip
-            drawn_lines.append(line)
-            by_name[series.name] = series
-            if (below := style.get("custom.fillBelowTo")) in by_name:
-                _band(plot, by_name[below], series, colour)
-    _axis(plot, defaults["unit"], defaults.get("max"), is_log=custom["scaleDistribution"]["type"] == "log")
-    if right is not None:
-        style = next(style for style in styles if style.get("custom.axisPlacement") == "right")
-        _axis(right, style.get("unit", defaults["unit"]), style.get("max"), is_log=False)
-        right.grid(visible=False)
-    _times(plot, span)
+    has_right = any(_is_right(style) for style, _ in drawn)
+    names = sorted({series.name for _, found in drawn for series in found})
+    rows = max(1, min(4, -(-int(sum(6 * len(name) + 40 for name in names)) // max(1, card.wide - 20))))
+    left, right, bottom, top = 58, 58 if has_right else 14, 26 + 15 * rows, 26
+    plot = card.axes.inset_axes(
+        (
+            left / card.wide,
+            bottom / card.high,
+            (card.wide - left - right) / card.wide,
+            (card.high - bottom - top) / card.high,
+        )
+    )
+    plot.set(xlim=(card.span.start, card.span.end), facecolor=CARD)
+    is_log = defaults["custom"]["scaleDistribution"]["type"] == "log"
+    if is_log:
+        plot.set_yscale("log")
+    other = plot.twinx() if has_right else plot
+    lines = _lines(plot, other, drawn, card.span.step, is_stacked=defaults["custom"]["stacking"]["mode"] == "normal")
+    _axis(plot, defaults["unit"], defaults.get("max"), is_log=is_log)
+    if has_right:
+        style = next(style for style, _ in drawn if _is_right(style))
+        other.patch.set_visible(False)
+        _axis(other, style.get("unit", defaults["unit"]), style.get("max"), is_log=False)
+        other.grid(visible=False)
+    _times(plot, card.span)
     for _, colour, starts in card.annotations:
         for at in starts:
             plot.axvline(at, color=colour, lw=1, ls=(0, (2, 2)))
-    if drawn_lines:
-        axes.legend(
-            handles=drawn_lines, loc="lower left", fontsize=7.5, frameon=False, ncols=max(1, -(-len(drawn_lines) // rows)),
-            handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=INK,
-        )  # fmt: skip
+    card.axes.legend(
+        handles=lines, loc="lower left", fontsize=7.5, frameon=False, ncols=max(1, -(-len(lines) // rows)),
+        handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=INK,
+    )  # fmt: skip
+
+
+def _lines(
+    plot: Axes, other: Axes, drawn: Sequence[tuple[Style, Sequence[Series]]], step: float, *, is_stacked: bool
+) -> list[Line2D]:
+    """Draw the series, each query in its style; return their lines."""
+    lines: list[Line2D] = []
+    base: dict[float, float] = {}
+    by_name: dict[str, Series] = {}
+    for style, found in drawn:
+        where = other if _is_right(style) else plot
+        for position, series in enumerate(found):
+            colour = _shade(style["color"], position, len(found))
+            times, values = _with_gaps(series.points, step)
+            if is_stacked:
+                floor = [base.get(at, 0.0) for at in times]
+                values = [low + value for low, value in zip(floor, values, strict=True)]
+                base.update(zip(times, values, strict=True))
+                where.fill_between(times, floor, values, color=colour, alpha=0.45, lw=0)
+            dashes = [dash / 2.5 for dash in style.get("custom.lineStyle", {}).get("dash", ())]
+            width = 0.7 * style.get("custom.lineWidth", 2)
+            lines += where.plot(
+                times, values, color=colour, lw=width, ls=(0, dashes) if dashes else "-", label=series.name
+            )
+            by_name[series.name] = series
+            if (below := style.get("custom.fillBelowTo")) in by_name:
+                _band(plot, by_name[below], series, colour)
+    return lines
 
 
 def timeline(card: Card) -> None:
+    """Draw states over time, a row per series, their words where they fit."""
     axes, one, wide, high, span = card.axes, card.one, card.wide, card.high, card.span
     defaults = one.panel["fieldConfig"]["defaults"]
     found = one.answers[0]
@@ -104,7 +114,7 @@ def timeline(card: Card) -> None:
         spine.set_visible(False)
 
 
-def _style(panel: Json, ref: str) -> dict[str, Any]:
+def _style(panel: Json, ref: str) -> Style:
     found = {"color": panel["fieldConfig"]["defaults"]["color"]}
     for over in panel["fieldConfig"]["overrides"]:
         if over["matcher"] == {"id": "byFrameRefID", "options": ref}:
@@ -116,16 +126,24 @@ def _shade(colour: Mapping[str, str], position: int, count: int) -> str:
     if colour["mode"] != "shades" or count < 2:
         return colour["fixedColor"]
     towards = 0.55 * position / (count - 1)
-    return colors.to_hex([(1 - towards) * part + towards for part in colors.to_rgb(colour["fixedColor"])])
+    red, green, blue = ((1 - towards) * part + towards for part in colors.to_rgb(colour["fixedColor"]))
+    return colors.to_hex((red, green, blue))
 
 
-def _with_gaps(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float]]:
-    found: list[tuple[float, float]] = []
+def _is_right(style: Style) -> bool:
+    return bool(style.get("custom.axisPlacement") == "right")
+
+
+def _with_gaps(points: Sequence[tuple[float, float]], step: float) -> tuple[list[float], list[float]]:
+    """Return times and values, with nothing where a step was left out."""
+    times, values = list[float](), list[float]()
     for at, value in points:
-        if found and at - found[-1][0] > 1.5 * step:
-            found.append((at - step, float("nan")))
-        found.append((at, value))
-    return found
+        if times and at - times[-1] > 1.5 * step:
+            times.append(at - step)
+            values.append(float("nan"))
+        times.append(at)
+        values.append(value)
+    return times, values
 
 
 def _stretches(points: Sequence[tuple[float, float]], step: float) -> list[tuple[float, float, float]]:
@@ -144,10 +162,6 @@ def _band(plot: Axes, low: Series, high: Series, colour: str) -> None:
     if both:
         times, lows, highs = (list(part) for part in zip(*both, strict=True))
         plot.fill_between(times, lows, highs, color=colour, alpha=0.25, lw=0)
-
-
-def _legend_rows(names: Sequence[str], wide: int) -> int:
-    return max(1, min(4, -(-int(sum(6 * len(name) + 40 for name in names)) // max(1, wide - 20))))
 
 
 def _axis(plot: Axes, unit: str, highest: float | None, *, is_log: bool) -> None:

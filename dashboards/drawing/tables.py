@@ -9,6 +9,7 @@ from drawing.units import written
 
 
 def table(card: Card) -> None:
+    """Draw a table: as many rows as there is room for."""
     axes, one, wide, high, span = card.axes, card.one, card.wide, card.high, card.span
     defaults = one.panel["fieldConfig"]["defaults"]
     columns, rows = tabulated(one)

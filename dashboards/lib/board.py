@@ -8,10 +8,10 @@ from typing import Any
 from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
+from lib.grafana import Json, heading
 from lib.layout import WIDTH, Row, Stack
 from lib.metrics import ENGINE, alerts, raw
 from lib.palette import DESIGN, MEMORY
-from lib.panels import Json, heading
 from lib.variables import DATASOURCE, VARIABLES, query
 
 SCHEMA_VERSION = 39

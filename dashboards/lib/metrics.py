@@ -104,6 +104,8 @@ class Expr:
                 f"{self} has no label {', '.join(sorted(unknown))}: it has {', '.join(sorted(self.labels))}"
             )
         by = f" by ({', '.join(labels)})" if labels else ""
+        if self.text.startswith(f"{function}{by} (") and self.labels == set(labels) and not self.is_compound:
+            return self  # aggregated so already
         return Expr(f"{function}{by} ({self})", frozenset(labels))
 
     def _refuse_other_labels(self, other: "Expr") -> None:

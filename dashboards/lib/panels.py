@@ -1,76 +1,17 @@
-"""Panels: grafanalib's, with defaults that hold in Grafana 10.4 to 13, and factories that say what a board needs."""
+"""Panels: factories that ask for what a panel must say, and draw all alike."""
 
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import attr
-from grafanalib import core
-
 from lib.errors import BoardError
+from lib.grafana import Json, Panel, Query
 from lib.metrics import Expr
 from lib.palette import LIMIT, Words
-from lib.variables import DATASOURCE
+from lib.rulefile import STATIC
 
-MIN_INTERVAL = "30s"
-"""As often as the short recording rules are evaluated: finer steps show nothing more."""
 NO_TRAFFIC = "no traffic"
-
-Json = dict[str, Any]
-
-
-@attr.s(kw_only=True)
-class Query(core.Target):  # type: ignore[misc]
-    """A target without grafanalib's coarse steps, with its datasource."""
-
-    expr: str = attr.ib()
-    legendFormat: str = attr.ib()  # noqa: N815  grafanalib's name
-    refId: str = attr.ib()  # noqa: N815  grafanalib's name
-    instant: bool = attr.ib(default=False)
-    is_table: bool = attr.ib(default=False)
-
-    def to_json_data(self) -> Json:
-        """Return Grafana's JSON."""
-        return {
-            "datasource": DATASOURCE,
-            "editorMode": "code",
-            "expr": self.expr,
-            "format": "table" if self.is_table else "time_series",
-            "instant": self.instant,
-            "legendFormat": self.legendFormat,
-            "range": not self.instant,
-            "refId": self.refId,
-        }
-
-
-@attr.s(kw_only=True)
-class Panel(core.Panel):  # type: ignore[misc]
-    """A panel of any type whose options grafanalib cannot say: as Grafana states them."""
-
-    kind: str = attr.ib()
-    title: str = attr.ib()
-    description: str | None = attr.ib(default=None)
-    targets: list[Query] = attr.ib(factory=list)
-    transformations: list[Json] = attr.ib(factory=list)
-    options: Json = attr.ib(factory=dict)
-    defaults: Json = attr.ib(factory=dict)
-    overrides: list[Json] = attr.ib(factory=list)
-    dataSource: Mapping[str, str] | None = attr.ib(default=DATASOURCE)  # noqa: N815  grafanalib's name
-    interval: str | None = attr.ib(default=MIN_INTERVAL)
-    maxDataPoints: int | None = attr.ib(default=None)  # noqa: N815  grafanalib's name
-
-    def to_json_data(self) -> Json:
-        """Return Grafana's JSON; grafanalib's own thresholds are left out."""
-        found: Json = self.panel_json(
-            {
-                "type": self.kind,
-                "options": self.options,
-                "fieldConfig": {"defaults": self.defaults, "overrides": self.overrides},
-            }
-        )
-        found["fieldConfig"] = {"defaults": self.defaults, "overrides": self.overrides}
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,35 +153,38 @@ def timeline(title: str, query: Expr, name: str, *, about: str, words: Words, em
 
 
 def table(title: str, *columns: Column, about: str, empty: str, sort: str = "", descending: bool = True) -> Panel:
-    """Return a table of now: a row per combination of the labels, a column per query."""
-    labels = [column for column in columns if column.label]
-    values = [column for column in columns if column.query is not None]
-    keys = {column.label for column in labels}
-    for column in values:
-        assert column.query is not None
-        if missing := {column.label for column in labels if column.label} - column.query.labels:
-            raise BoardError(f"{title}: {column.name}: {column.query} has no label {', '.join(sorted(missing))}")
-    names, order, hidden = {}, {}, {"Time": True}
-    ids = {column.name: f"Value #{_ref(position)}" for position, column in enumerate(values)}
+    """Return a table of now: a row per combination of the labels, a column per query.
+
+    Series are taken by these labels and those that all targets have, so that nothing else (a metric's
+    name, another label) keeps rows apart that belong together.
+    """
+    keys = [column.label for column in columns if column.label]
+    queries = [(column, column.query) for column in columns if column.query is not None]
+    for column, query in queries:
+        if missing := set(keys) - query.labels:
+            raise BoardError(f"{title}: {column.name}: {query} has no label {', '.join(sorted(missing))}")
+    common = [label for label in STATIC if label not in keys and all(label in query.labels for _, query in queries)]
+    values = {column.name: f"Value #{_ref(position)}" for position, (column, _) in enumerate(queries)}
     if len(values) == 1:
-        ids = {column.name: "Value" for column in values}
-    for position, column in enumerate(columns):
-        source = column.label or ids[column.name]
-        if not column.is_hidden:
-            names[source], order[source] = column.name, position
-    for column in values:
-        assert column.query is not None
-        hidden |= {ids[column.name]: True} if column.is_hidden else {}
-        hidden |= dict.fromkeys(sorted(column.query.labels - keys), True)
+        values = dict.fromkeys(values, "Value")
+    shown = [(column.label or values[column.name], column.name) for column in columns if not column.is_hidden]
+    hidden = ["Time", *common, *(values[column.name] for column, _ in queries if column.is_hidden)]
     return Panel(
         kind="table", title=title, description=about,
         targets=[
-            _target(column.query, column.name, position, instant=True, is_table=True)
-            for position, column in enumerate(values) if column.query is not None
+            _target(query.max_by(*common, *keys), column.name, position, instant=True, is_table=True)
+            for position, (column, query) in enumerate(queries)
         ],
         transformations=[
             {"id": "merge", "options": {}},
-            {"id": "organize", "options": {"excludeByName": hidden, "indexByName": order, "renameByName": names}},
+            {
+                "id": "organize",
+                "options": {
+                    "excludeByName": dict.fromkeys(hidden, True),
+                    "indexByName": {source: position for position, (source, _) in enumerate(shown)},
+                    "renameByName": dict(shown),
+                },
+            },
         ],
         options={
             "showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": [], "countRows": False},
@@ -257,11 +201,6 @@ def words(title: str, content: str) -> Panel:
         kind="text", title=title, dataSource=None, interval=None,
         options={"mode": "markdown", "content": content, "code": {"language": "plaintext", "showLineNumbers": False}},
     )  # fmt: skip
-
-
-def heading(title: str, repeat: str = "") -> core.RowPanel:
-    """Return a row's heading."""
-    return core.RowPanel(title=title, repeat=core.Repeat(variable=repeat or None), dataSource=None)
 
 
 def _target(query: Expr, name: str, position: int, *, instant: bool = False, is_table: bool = False) -> Query:

@@ -71,9 +71,10 @@ def _labels(node: Any, known: Mapping[str, Recorded]) -> frozenset[str]:
     """Return the labels of what an expression gives, as far as its form states them."""
     match node:
         case promql.VectorSelector():
-            if node.name in known:
-                return known[node.name].labels
-            bare = str(node.name).replace("_created", "_total")
+            name = str(node.name)
+            if name in known:
+                return known[name].labels
+            bare = name.replace("_created", "_total")
             if bare not in RAW:
                 raise BoardError(
                     f"{RULES.name}: {node.name} is neither in the catalogue nor recorded before it is used"

@@ -22,5 +22,10 @@ def with_runbook(firing: Expr) -> Expr:
     return Expr(text, firing.labels | {"runbook"})
 
 
+def links() -> tuple[tuple[str, str], ...]:
+    """Return the links of a table's column `runbook`: none where there is only a path."""
+    return (("Open the runbook", "${__value.raw}"),) if _base() else ()
+
+
 def _base() -> str:
     return str(settings()["links"]["runbooks"]["value"]).rstrip("/")

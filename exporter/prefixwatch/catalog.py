@@ -177,6 +177,8 @@ METRICS: tuple[Metric, ...] = (
     _window("key_split_ratio", "Blocks whose tokens had been stored at the same place of a prompt under another salt or adapter / blocks whose place is known, 0..1 (cache events)."),
     _window("cached_block_lifetime_seconds", "Quantiles of how long evicted blocks were cached, from store to eviction, within 5 % (cache events).", ("quantile",), 3),
     _window("window_coverage_ratio", "How much of the window has been seen, 0..1. Below 0.9 its other gauges are absent."),
+    _state("requests_running", "Requests that run now."),
+    _state("requests_waiting", "Requests that wait now: for room in the KV pool, where the release says so (0.32), else for whatever reason."),
     _state("pool_tokens", "Size of the KV pool in tokens."),
     _state("pool_filled", "1 if as much was written since the engine's start as the pool holds, else 0."),
     _state("prefix_caching_enabled", "1 if the engine caches prefixes, 0 if not."),

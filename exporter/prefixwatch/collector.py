@@ -182,11 +182,19 @@ class StatusCollector(Collector):
                 else:
                     families.add(name, labels, value)
         if figures is not None:
+            families.add("requests_running", names, figures.requests_running)
+            families.add("requests_waiting", names, _waiting(engine))
             families.add("pool_tokens", names, figures.pool_tokens)
             families.add("pool_filled", names, figures.pool_filled)
             families.add("prefix_caching_enabled", names, figures.caching_enabled)
             families.add("counters_frozen", names, engine.frozen is not None)
             families.add("events_sampling_ratio", names, engine.sampling_rate)
+
+
+def _waiting(engine: EngineState) -> float | None:
+    """Return how many requests wait: for capacity where the release tells, which is what pressure is about."""
+    gauges = engine.reading.gauges
+    return gauges.get("requests_waiting_by_reason/capacity", gauges.get("requests_waiting"))
 
 
 def _add_diagnosis(families: _Families, names: Mapping[str, str], engine: EngineState) -> None:

@@ -151,10 +151,12 @@ async def serve_of(name: str, speed: float, seed: int, port: int = 0) -> AsyncIt
 
 
 async def run(speed: float, healthy: float) -> int:
-    folder = Path(tempfile.mkdtemp(prefix="alerts-live-"))
     rules = compressed("10s", "30s", "300s", offset="60s", settled="30s", lasting="6s", window="10s")
     second = f"127.0.0.1:{free_port()}"
     async with AsyncExitStack() as stack:
+        folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="alerts-live-", ignore_cleanup_errors=True))
+        )
         models = await engines(stack, speed)
         proxy = await stack.enter_async_context(FrozenProxy(models["frozen"][0].url).open())
         urls = [one.url for name, many in models.items() for one in many if name != "frozen"] + [proxy.url]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import promql_parser as promql
+
 from drawing.answers import SCRAPE_SECONDS
 
 GENERATED = Path(__file__).parents[2] / "dashboards" / "generated"

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
+from dashboards.stories import Sample, series
 from drawing.answers import Server, Span
 from lib.rulefile import alerts, recorded
-
-from dashboards.stories import Sample, series
 from prefixwatch.config import Duration
 from prometheus.server import free_port
 

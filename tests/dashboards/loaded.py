@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drawing.answers import Span
-
 from dashboards.boards_as_json import ALL_TARGETS, BOARDS
 from dashboards.database import RULE_SECONDS, load
 from dashboards.stories import DAY, SCRAPED, Pages, Sample, Story, moved, series
+from drawing.answers import Span
 from prefixwatch.demo.offline import EPOCH, record
 from prefixwatch.page.reading import PageReading
 from prefixwatch.poller import TargetStatus

@@ -16,11 +16,10 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "dashboards")]
 
 import preview  # noqa: E402
-from drawing.answers import Span  # noqa: E402
-from generate import rendered  # noqa: E402
-
 from dashboards.database import load, serving  # noqa: E402
 from dashboards.stories import DAY, Sample, Story, moved  # noqa: E402
+from drawing.answers import Span  # noqa: E402
+from generate import rendered  # noqa: E402
 from prefixwatch.demo.offline import EPOCH, record  # noqa: E402
 from prefixwatch.replaying import RecordedFeed  # noqa: E402
 from recorded import pages_of  # noqa: E402

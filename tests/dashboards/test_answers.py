@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from drawing.answers import Answered, Server, annotated, answered, asked, substituted
-from drawing.tables import tabulated
-from lib.palette import CAUSE_RANKS
-from preview import preview
 
 from dashboards.boards_as_json import ALL_TARGETS, BOARDS, titled
 from dashboards.database import serving
 from dashboards.loaded import BY_HAND, CLUSTERS, SPAN, STANDIN, Loaded, fill
+from drawing.answers import Answered, Server, annotated, answered, asked, substituted
+from drawing.tables import tabulated
+from lib.palette import CAUSE_RANKS
 from prefixwatch.diagnosis import Cause
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.snapshot import EngineFigures
+from preview import preview
 
 # Where another scenario than the healthy one is what a query is for; whole panels, or one of their queries.
 FOR = {

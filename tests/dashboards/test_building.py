@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lib import palette, runbooks
 from lib.errors import BoardError
 from lib.layout import WIDTH, Beside, Cell, Stack, beside
-from lib.metrics import ENGINE, of_engine, rate, ratio, raw, series
+from lib.metrics import ENGINE, alerts, of_engine, rate, ratio, raw, series
 from lib.panels import Column, Line, table
-
 from prefixwatch.diagnosis import Cause
 
 GENERATE = Path(__file__).parents[2] / "dashboards" / "generate.py"
@@ -68,6 +68,15 @@ def test_what_is_unknown_is_refused(build, said: str) -> None:
     with pytest.raises(BoardError) as refused:
         build()
     assert said in str(refused.value)
+
+
+def test_runbooks_are_linked_where_their_address_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runbooks.runbook("PrefixCacheNoReuse") == "`alerts/runbooks/PrefixCacheNoReuse.md`"
+    assert runbooks.links() == ()
+    monkeypatch.setattr(runbooks, "settings", lambda: {"links": {"runbooks": {"value": "https://example.org/r/"}}})
+    assert runbooks.runbook("PrefixCacheNoReuse") == "[PrefixCacheNoReuse](https://example.org/r/PrefixCacheNoReuse.md)"
+    assert 'https://example.org/r/$1.md"' in str(runbooks.with_runbook(alerts(alertstate="firing")))
+    assert runbooks.links()
 
 
 def test_an_engine_that_is_watched_twice_counts_once() -> None:

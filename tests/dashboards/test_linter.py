@@ -5,9 +5,9 @@ import re
 import pytest
 from grafana_foundation_sdk.models import units
 from grafanalib import formatunits
-from lib.rulefile import ALERTS, RAW, alerts, recorded, settings
 
 from dashboards.boards_as_json import ALL_PANELS, ALL_TARGETS, BOARDS, nodes, panels, parsed
+from lib.rulefile import ALERTS, RAW, alerts, recorded, settings
 
 SHOWN = ("stat", "timeseries", "table", "state-timeline", "gauge", "graph")
 ANGULAR = {

@@ -19,7 +19,7 @@ prefixwatch demo: a stand-in engine that behaves like vLLM {release}, traffic wi
   metrics          http://{host}:{port}/metrics
   JSON             http://{host}:{port}/api/v1/status
   the engine       {url}/metrics, and what it really did: {url}/truth
-  other traffic    curl -X POST '{url}/scenario?name=thrash_low_usage'   (GET lists them)
+  other traffic    curl -d '{{"scenario": "thrash_low_usage"}}' {url}/scenario   (GET lists them)
   another terminal {program} check {url}/metrics --for 20s
 
 Ctrl-C ends all of it.
@@ -69,8 +69,9 @@ async def _guided(engine: Running, scenario: str | None, seconds: float) -> None
     if scenario is not None:
         _say(f"{scenario}: {SCENARIOS[scenario].sees}")
         return
-    while True:
-        await engine.tour(seconds=seconds, say=_say)
+    while await engine.tour(seconds=seconds, say=_say):
+        pass
+    _say("the scenario that you chose: the tour ends here")
 
 
 def _say(text: str) -> None:

@@ -97,12 +97,18 @@ class Running:
         """Go over to another scenario; raises DemoError for an unknown name."""
         self.standin.switch(scenario_named(scenario))
 
-    async def tour(self, *, seconds: float, say: Callable[[str], None]) -> None:
-        """Go through the scenarios, ``seconds`` of wall time each, and say what can be seen."""
+    async def tour(self, *, seconds: float, say: Callable[[str], None]) -> bool:
+        """Go through the scenarios, ``seconds`` of wall time each, and say what can be seen.
+
+        Return whether it came to its end: not where somebody chose another scenario meanwhile.
+        """
         for name in TOUR:
             self.switch(name)
             say(f"{name}: {SCENARIOS[name].sees}")
             await asyncio.sleep(seconds)
+            if self.standin.scenario.name != name:
+                return False
+        return True
 
     async def close(self) -> None:
         """Stop the time and the server."""
