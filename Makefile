@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit tools bench bench-alerts generate check-generated clean
+.PHONY: help demo test lint types unit tools bench bench-alerts previews generate check-generated clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,7 @@ lint: $(INSTALLED)
 
 types: $(INSTALLED)
 	@$(BIN)/mypy
+	@cd dashboards && MYPYPATH=.:../exporter $(abspath $(BIN))/mypy --strict generate.py preview.py lib boards drawing
 	@cd alerts && MYPYPATH=. $(abspath $(BIN))/mypy --strict render.py rulebook
 
 unit: $(INSTALLED) tools check-generated
@@ -40,6 +41,9 @@ tools: ## the programs that the tests need beside Python
 
 bench: $(INSTALLED) ## the benchmarks that README cites
 	@for file in tests/bench/bench_*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+previews: $(INSTALLED) tools ## draw the dashboards over the demo's scenarios, into previews/
+	@$(BIN)/python tests/dashboards/pictures.py --to previews
 
 bench-alerts: $(INSTALLED) ## each alert on its cause, on a real Prometheus and Alertmanager (6 minutes)
 	@$(BIN)/python tests/bench/alert_guards.py

@@ -96,11 +96,15 @@ usage = chart(
     ),
 )  # fmt: skip
 waiting = chart(
-    "Time in the queue",
-    Line(query=ratio("engine", "queue_seconds_per_finished_request", "5m"), name=OF_ENGINE, colour=WAITING, many=True),
+    "The queue",
+    Line(query=ratio("engine", "queue_seconds_per_finished_request", "5m"), name=f"time in it {OF_ENGINE}", colour=WAITING, many=True),
+    Line(
+        query=of_engine("requests_waiting"), name=f"requests in it {OF_ENGINE}", colour=LIMIT, dashed=True, unit="none", right=True,
+    ),
     unit="s",
     about=told(
-        "Mean time in the queue of the requests that finished within 5 minutes.", "next to nothing.",
+        "Mean time in the queue of the requests that finished within 5 minutes, and how many wait now (right axis).",
+        "next to nothing.",
         "with usage near 1: the pool is full. With low usage: --max-num-seqs, or more load than the engine can take.",
     ),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grafanalib import core
-from grafanalib._gen import DashboardEncoder
+from grafanalib import core  # type: ignore[import-untyped]
+from grafanalib._gen import DashboardEncoder  # type: ignore[import-untyped]
 
 from lib.grafana import Json, heading
 from lib.layout import WIDTH, Row, Stack

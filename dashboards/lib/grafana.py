@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attr
-from grafanalib import core
+from grafanalib import core  # type: ignore[import-untyped]
 
 from lib.variables import DATASOURCE
 

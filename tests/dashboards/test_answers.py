@@ -35,7 +35,7 @@ FOR = {
 MEASURED_WHEN_IDLE = {
     "Usage, highest": "no request holds a block", "Usage and preemptions": "no request holds a block",
     "Where the time of requests goes": "no second is spent", "Prefill: spent and saved": "no second is spent",
-    "Usage by running requests": "no request holds a block", "How long polls take": "polls go on",
+    "Usage by running requests": "no request holds a block", "The queue": "nobody waits", "How long polls take": "polls go on",
     "Targets": "polls go on", "Replicas": "usage, cause and no lookups; the ratios are empty",
     "Models": "the cause, and no requests; the ratios are empty",
 }  # fmt: skip
