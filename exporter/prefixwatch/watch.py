@@ -97,7 +97,8 @@ class EngineWatch:
         added[LOST] = lost
         added[_WRITTEN] = 0.0 if isinstance(written, Absent) else written
         saved = saving(self.cost, added.get("own/cached_tokens", 0.0))
-        added[_SAVED] = 0.0 if isinstance(saved, Absent) else saved.estimate
+        if not isinstance(saved, Absent):  # a zero would say that nothing was saved
+            added[_SAVED] = saved.estimate
         self.history.accumulate(added, ledger)
         if self.tally is not None:
             began = process_start or min(reading.created.values(), default=None)
