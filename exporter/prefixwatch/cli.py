@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0, 1 where a target gave nothing, 2 for bad input."""
     parsed = _parser().parse_args(arguments)
     try:
-        return int(parsed.run(parsed))
+        status = int(parsed.run(parsed))
+        sys.stdout.flush()  # here, where a closed pipe is caught
+        return status
     except (ConfigError, EventsError, TraceError, PageError, DemoError) as error:
         line = str(error).replace("\n", "\\n")  # a file's name may hold any character
         print(f"prefixwatch: {line}", file=sys.stderr)
