@@ -24,7 +24,9 @@ def url_of(text: str) -> str:
     if not is_fine or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f'"{without_credentials(text)}" is not a URL; use a form like "http://localhost:8000/metrics"')
     if parts.username or parts.password:
-        raise ValueError(f'"{without_credentials(text)}": no credentials in a URL; use access.bearer_token_file')
+        raise ValueError(
+            f'"{without_credentials(text)}": no credentials in a URL; use access.bearer_token_file, or --bearer-token-file'
+        )
     path = parts.path if parts.path not in ("", "/") else "/metrics"
     return parts._replace(path=path, fragment="").geturl()
 

@@ -16,7 +16,7 @@ from prefixwatch import __version__, config, log, report, serving, snapshot
 from prefixwatch.addresses import url_of
 from prefixwatch.comparison import compared
 from prefixwatch.config import ConfigError, Duration
-from prefixwatch.demo.command import TOUR_SECONDS, demonstrate
+from prefixwatch.demo.command import TOUR_SECONDS, demonstrate, stand_in
 from prefixwatch.demo.errors import DemoError
 from prefixwatch.demo.releases import LATEST, RELEASES
 from prefixwatch.demo.scenarios import SCENARIOS
@@ -104,19 +104,17 @@ def _parser() -> argparse.ArgumentParser:
     record.set_defaults(run=_record)
 
     demo = commands.add_parser("demo", help="a stand-in engine, traffic with a known cause, and the exporter")
-    demo.add_argument(
-        "scenario", metavar="SCENARIO", nargs="?", help=f"one of {', '.join(SCENARIOS)}; a tour of all without"
-    )
     demo.add_argument("--listen", default="127.0.0.1:9840", metavar="[HOST]:PORT", help="the exporter (127.0.0.1:9840)")
     demo.add_argument(
-        "--engine-port", type=int, default=0, metavar="N", help="of the engine, on 127.0.0.1 (any free one)"
+        "--engine-port", type=_port, default=0, metavar="N", help="of the engine, on 127.0.0.1 (any free one)"
     )
-    demo.add_argument("--release", default=LATEST, choices=RELEASES, help="the vLLM release whose page it shows")
-    demo.add_argument("--seed", type=int, default=1, metavar="N", help="of the traffic")
-    demo.add_argument(
-        "--tour", type=_duration, default=Duration(TOUR_SECONDS), metavar="D", help="a stop of the tour (1m)"
-    )
+    _add_traffic(demo)
     demo.set_defaults(run=_demo)
+
+    engine = commands.add_parser("engine", help="the stand-in engine and its traffic alone, without the exporter")
+    engine.add_argument("--listen", default="127.0.0.1:8000", metavar="[HOST]:PORT", help="the engine (127.0.0.1:8000)")
+    _add_traffic(engine)
+    engine.set_defaults(run=_engine)
 
     effective = commands.add_parser("config", help="print the effective configuration, secrets hidden")
     _add_settings(effective)
@@ -134,6 +132,17 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", dest="windows", action="append", metavar="D", help="repeatable (1m, 5m, 1h)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error")
     parser.add_argument("--log-format", metavar="FORMAT", help="json, text, auto")
+
+
+def _add_traffic(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "scenario", metavar="SCENARIO", nargs="?", help=f"one of {', '.join(SCENARIOS)}; a tour of all without"
+    )
+    parser.add_argument("--release", default=LATEST, choices=RELEASES, help="the vLLM release whose page it shows")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the traffic")
+    parser.add_argument(
+        "--tour", type=_duration, default=Duration(TOUR_SECONDS), metavar="D", help="a stop of the tour (1m)"
+    )
 
 
 def _add_events(parser: argparse.ArgumentParser) -> None:
@@ -241,6 +250,14 @@ def _demo(parsed: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
+def _engine(parsed: argparse.Namespace) -> int:
+    return asyncio.run(
+        stand_in(
+            parsed.scenario, listen=parsed.listen, release=parsed.release, seed=parsed.seed, tour_seconds=parsed.tour
+        )
+    )
+
+
 def _compare(parsed: argparse.Namespace) -> int:
     if (parsed.after is None) == (parsed.at is None):
         raise ConfigError("compare: give two traces, or one with --at to cut it")
@@ -289,6 +306,12 @@ def _duration(text: str) -> Duration:
     if duration <= 0:
         raise argparse.ArgumentTypeError(f'"{text}" must be above 0')
     return duration
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f'"{text}" is not a port: 0 to 65535, 0 for any that is free')
+    return int(text)
 
 
 def _moment(text: str) -> float:

@@ -18,7 +18,7 @@ from prefixwatch.names import Names
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 _MAX_VERSION_BYTES = 4096
 _HINTS = {
-    401: "the target wants credentials: set access.bearer_token_file",
+    401: "the target wants credentials: set access.bearer_token_file, or --bearer-token-file",
     403: "the target refuses this client: check access.bearer_token_file or the client certificate",
     404: "there is no page at this path: vLLM serves it at /metrics",
     503: "the target is not ready",

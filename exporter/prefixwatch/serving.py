@@ -29,6 +29,10 @@ from prefixwatch.targetwatch import EventFeed, TargetWatch
 from prefixwatch.trace import Recorder
 from prefixwatch.web import application
 
+_HOPELESS = ("http_4xx", "redirect", "not_metrics")
+"""What does not pass by itself, so that a check need not go on."""
+
+_ENOUGH = 2
 _TIMEOUT = 5.0
 _MAX_BYTES = 16 * 2**20
 _DRAIN_SECONDS = 3.0
@@ -98,9 +102,12 @@ async def _checked(
         )
         with _progress(target.name, seconds) as show:
 
-            async def poll(since: float) -> None:
+            async def poll(since: float) -> bool:
                 await poller.poll()
-                show(since, sum(poller.status.errors.values()), poller.status.state.error)
+                status = poller.status
+                show(since, sum(status.errors.values()), status.state.error)
+                hopeless = sum(status.errors.get(reason, 0) for reason in _HOPELESS)
+                return hopeless < _ENOUGH or status.last_success is not None
 
             await _repeat(poll, seconds=seconds, interval=interval, clock=clock)
     return poller.status.state.snapshot(window, is_up=bool(poller.status.is_up))
@@ -114,7 +121,7 @@ async def record(address: Address, file: Path, *, seconds: float | None, interva
         async with session() as shared:
             fetcher = Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
 
-            async def scrape(since: float) -> None:
+            async def scrape(since: float) -> bool:
                 nonlocal pages, failed
                 at, error = clock(), None
                 try:
@@ -126,14 +133,16 @@ async def record(address: Address, file: Path, *, seconds: float | None, interva
                     pages += 1
                     recorder.page(at, body.content)
                 show(since, failed, error)
+                return True
 
             await _repeat(scrape, seconds=seconds, interval=interval, clock=clock)
-    print(f"{pages} pages in {file}; read them with: prefixwatch replay {file}", file=sys.stderr)
+    reads = f"; read them with: prefixwatch replay {file}" if pages else ": the target gave none, only errors are in it"
+    print(f"{pages} pages in {file}{reads}", file=sys.stderr)
     return 0 if pages else 1
 
 
 async def _repeat(
-    work: Callable[[float], Coroutine[None, None, None]],
+    work: Callable[[float], Coroutine[None, None, bool]],
     *,
     seconds: float | None,
     interval: float,
@@ -141,7 +150,7 @@ async def _repeat(
 ) -> None:
     """Do `work` each `interval` until the time is over or Ctrl-C, which ends it at once.
 
-    `work` is told the seconds since the begin. Where it takes longer than an interval, the beats
+    `work` is told the seconds since the begin, and returns whether to go on. Where it takes longer than an interval, the beats
     that it missed are left out.
     """
     begin, beat = clock(), 0
@@ -153,8 +162,8 @@ async def _repeat(
             if stop.done():
                 doing.cancel()
             await asyncio.wait((doing,))
-            if not doing.cancelled():
-                doing.result()
+            if not doing.cancelled() and not doing.result():
+                return
             beat = max(beat + 1, math.ceil((clock() - begin) / interval))
             await asyncio.wait((stop,), timeout=max(0.0, begin + beat * interval - clock()))
             if stop.done():

@@ -81,7 +81,7 @@ class TargetSnapshot:
         if self.dialect is None:
             reasons["dialect"] = self.error or "nothing was read yet"
         if self.release is None:
-            reasons["release"] = "/version did not answer, and the page does not state it"
+            reasons["release"] = "the page does not state it, and no /version answered"
         if not self.engines:
             reasons["engines"] = self.error or "nothing was read yet"
         return {

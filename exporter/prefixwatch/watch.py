@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from prefixwatch.diagnosis import Diagnosis, EventEvidence, Hold, Thresholds, diagnose
 from prefixwatch.figures import eviction, ratios
-from prefixwatch.figures.engine import NO_EVENTS, WindowFigures, may_retry, window_figures
+from prefixwatch.figures.engine import NO_EVENTS, RESTARTS, WindowFigures, may_retry, window_figures
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History, Window
@@ -95,6 +95,7 @@ class EngineWatch:
         written = eviction.written_tokens(grown)
         added, ledger = self.requests.observe(grown, reading)
         added[LOST] = lost
+        added[RESTARTS] = float(restarted and last is not None)
         added[_WRITTEN] = 0.0 if isinstance(written, Absent) else written
         saved = saving(self.cost, added.get("own/cached_tokens", 0.0))
         if not isinstance(saved, Absent):  # a zero would say that nothing was saved
@@ -180,7 +181,11 @@ class EngineWatch:
         if diagnosed is None:
             return state
         window, found = windows[diagnosed], state.figures(diagnosed).diagnosis
-        if isinstance(found, Absent) or window is None or window.seconds < min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
+        if (
+            isinstance(found, Absent)
+            or window is None
+            or window.seconds < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed)
+        ):
             held: Diagnosis | Absent = Absent("too little was seen yet for a diagnosis")
         else:
             held = self.hold.update(self.last.time, found)

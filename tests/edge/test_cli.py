@@ -95,6 +95,12 @@ async def test_check_of_something_else_says_why(engine: Engine, answer: engines.
     assert says in (found.error or "")
 
 
+async def test_check_does_not_wait_for_what_will_not_pass(engine: Engine) -> None:
+    engine.answer = engines.status(404)
+    await asyncio.wait_for(serving.check(Address(url=engine.url), seconds=600, interval=0.05, window=None), 30)
+    assert len(engine.requests) == 2
+
+
 async def test_check_of_nothing_fails(engine: Engine) -> None:
     await engine.stop()
     done = await run("check", engine.url, "--for", "0.4s", "--interval", "0.2s")

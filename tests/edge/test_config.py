@@ -51,7 +51,7 @@ BAD = {
     "target-with-a-space": 'config: targets[0].url: "http://local host:8000" is not a URL; use a form like'
     ' "http://localhost:8000/metrics"',
     "target-with-a-token": 'config: targets[0].url: "<hidden>@localhost:8000": no credentials in a URL;'
-    " use access.bearer_token_file",
+    " use access.bearer_token_file, or --bearer-token-file",
     "target-with-another-scheme": 'config: targets[0].url: "ftp://localhost" is not a URL; use a form like'
     ' "http://localhost:8000/metrics"',
     "target-with-credentials": 'config: targets[0].url: "http://<hidden>@localhost:8000" is not a URL; use a form like'

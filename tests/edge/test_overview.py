@@ -198,7 +198,9 @@ SHARE = Estimate(estimate=0.571, lower=0.55, upper=0.6, method="pooled")
             id="saved prefill",
         ),
         pytest.param(
-            {"residency": RESIDENCY}, "lifetime 3 s of evicted blocks, median; 90 % within 9 s", id="lifetime"
+            {"residency": RESIDENCY},
+            "lifetime 3 s of evicted blocks, the partly filled last one of each request included, median; 90 % within 9 s",
+            id="lifetime",
         ),
         pytest.param({"residency": RESIDENCY}, "idle 1.4 s before eviction, median; 90 % within 5 s", id="idle"),
         pytest.param({"avoidable_miss_ratio": 0.3}, "avoidable misses 30.0 %", id="avoidable misses"),

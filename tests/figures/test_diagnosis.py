@@ -31,7 +31,7 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        case("frozen counters", (UNSURE, HIGH), frozen="frozen counters: why"),
+        case("frozen counters", (UNSURE, LOW), frozen="frozen counters: why"),
         case("the flag is off", (DISABLED, HIGH), caching_enabled=False, token_hit_ratio=Absent("off")),
         case("whether it is on is not stated", (UNSURE, LOW), caching_enabled=UNKNOWN),
         case("nothing looked up", (NO_TRAFFIC, HIGH), **ABSENT_RATIO, is_idle=True),
@@ -47,7 +47,7 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
              prompt_tokens_per_request=UNKNOWN),
         case("prompts of a block, no histogram", (SHORT, HIGH), hit_ratio_ceiling=UNKNOWN,
              prompt_tokens_per_request=32.0, token_hit_ratio=0.0),
-        case("prompts above a block", (DIVERGENCE, HIGH), hit_ratio_ceiling=UNKNOWN, prompt_tokens_per_request=32.1,
+        case("prompts above a block", (DIVERGENCE, MEDIUM), hit_ratio_ceiling=UNKNOWN, prompt_tokens_per_request=32.1,
              token_hit_ratio=0.0, **UNFILLED),
         case("prompts of a block that hit", (UNSURE, LOW), hit_ratio_ceiling=UNKNOWN, prompt_tokens_per_request=32.0,
              token_hit_ratio=0.05),
@@ -141,7 +141,7 @@ def case(name: str, expected: tuple[Cause, Confidence], **changes: Any) -> Any:
         case("how many is unknown", (DIVERGENCE, MEDIUM), requests=UNKNOWN, **UNFILLED),
         case("a handful of good ones", (HEALTHY, MEDIUM), requests=3.0, token_hit_ratio=0.6, **UNFILLED),
         # Low: below 0.6 of the ceiling.
-        case("low, never filled, and nothing reused", (DIVERGENCE, HIGH), **UNFILLED, token_hit_ratio=0.049),
+        case("low, never filled, and nothing reused", (DIVERGENCE, MEDIUM), **UNFILLED, token_hit_ratio=0.049),
         case("low, and the pool never filled", (DIVERGENCE, MEDIUM), token_hit_ratio=0.599, **UNFILLED),
         case("not low, and the pool never filled", (HEALTHY, MEDIUM), token_hit_ratio=0.6, **UNFILLED),
         case("low of a lower ceiling", (DIVERGENCE, MEDIUM), token_hit_ratio=0.299, hit_ratio_ceiling=estimate(0.5),
@@ -417,9 +417,40 @@ def test_what_holds_has_the_newest_evidence_of_its_cause() -> None:
     hold = Hold(60)
     hold.update(0, of(HEALTHY, "old"))
     assert hold.update(5, of(HEALTHY, "new")).evidence == ("new",)
-    assert hold.update(10, of(EVICTION, "rival")).evidence == ("new",)
+    note, *rest = hold.update(10, of(EVICTION, "rival")).evidence
+    assert rest == ["new"]
+    assert note == "for 0 s the figures have pointed to eviction, which counts from 60 s on; what follows was so before"
+    assert "for 30 s the figures have pointed to eviction" in hold.update(40, of(EVICTION, "rival")).evidence[0]
+    assert hold.update(70, of(EVICTION, "rival")).evidence == ("rival",)
 
 
 def test_a_diagnosis_is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         of(HEALTHY).cause = EVICTION  # type: ignore[misc]
+
+
+def test_requests_that_stand_still_are_no_idleness() -> None:
+    idle = {"token_hit_ratio": Absent("nothing was looked up"), "is_idle": True}
+    stuck = found(**idle, is_still=True, requests_running=5.0, requests_waiting=9.0)
+    assert (stuck.cause, stuck.confidence) == (UNSURE, LOW)
+    assert "14 requests are in the engine, and no counter moved" in stuck.evidence[0]
+    served = found(**idle, is_still=False, requests_running=5.0, requests_waiting=0.0)
+    assert served.cause is NO_TRAFFIC
+    assert "5 requests that came before are still served" in served.evidence
+    assert found(**idle, is_still=True, requests_running=0.0, requests_waiting=0.0).evidence == (
+        "nothing was looked up in the window",
+    )
+
+
+def test_a_queue_or_preemptions_are_not_waved_aside() -> None:
+    said = "will not move latency much"
+    for crowd, is_said in (({}, True), ({"preemptions": 1.0}, False), ({"requests_waiting_max": 1.0}, False)):
+        evidence = found(**UNFILLED, prefill_share=0.01, **crowd).evidence
+        assert any(said in sentence for sentence in evidence) is is_said
+
+
+def test_with_events_nothing_is_left_to_tell() -> None:
+    told = found(events=events(avoidable_miss_ratio=0.5))
+    assert not any("cache events give" in step for step in told.next_steps)
+    assert any("cache_salt" in step for step in found(**UNFILLED).next_steps)
+    assert not any("cache_salt" in step for step in found(events=events(avoidable_miss_ratio=0.0)).next_steps)

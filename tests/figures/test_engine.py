@@ -94,7 +94,7 @@ def test_without_a_window_every_figure_of_one_says_so() -> None:
     why = Absent("only one reading yet: a window needs two")
     found = window_figures(reading(COUNTERS, gauges=NOW), None, cost=COST, absent=why)
     of_now = {"model_name", "engine", "block_tokens", "pool_tokens", "pool_filled", "requests_running", "requests_waiting",
-              "avoidable_miss_ratio", "working_set_ratio", "caching_enabled", "frozen", "is_idle", "caveats"}  # fmt: skip
+              "avoidable_miss_ratio", "working_set_ratio", "caching_enabled", "frozen", "is_idle", "is_still", "caching_evidence", "caveats"}  # fmt: skip
     for field in dataclasses.fields(found):
         if field.name not in of_now:
             assert getattr(found, field.name) == why, field.name

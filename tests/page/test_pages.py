@@ -748,3 +748,18 @@ def test_a_page_read_again_means_the_same():
 
 def test_a_watch_starts_empty():
     assert TargetWatch("localhost:8000").state((None,)).engines == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("kv_cache_usage_perc", -0.25, id="a negative share"),
+        pytest.param("kv_cache_usage_perc", 1.5, id="more than all of it"),
+        pytest.param("num_requests_running", -3, id="fewer than no request"),
+        pytest.param("prompt_tokens_total", 1e308, id="more tokens than there can be"),
+    ],
+)
+def test_a_value_that_cannot_be_is_absent(name: str, value: float) -> None:
+    reading = read(page({name: value, "generation_tokens_total": 7})).engines[0]
+    assert reading.counters == {"generation_tokens": 7.0}
+    assert reading.gauges == {}

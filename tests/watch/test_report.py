@@ -63,12 +63,13 @@ tiny, engine 0 at localhost:8000 (vLLM 0.32.0): 63 s, 379 requests
   prefill                  37.5 %  of the requests' inference time
   output                  0.00858  generated tokens per prompt token
 
-  why: prompt_divergence (high confidence)
+  why: prompt_divergence (medium confidence)
     - the token hit ratio is 0.0 %, of 98.2 % that these prompt lengths allow
     - the pool never filled since the engine's start, so nothing had to be evicted: misses are first-time
   what to do
     - put what requests share first and what varies last: dates, ids and user data behind the system prompt
     - compare two rendered prompts: the chat template or the order of tools may vary at the front
+    - if requests carry a cache_salt or a LoRA adapter each, that is the reason: counters cannot tell it from diverging prompts, cache events can
     - if the requests share nothing, nothing is wrong: there is nothing to reuse
 
   absent: external hit ratio: nothing was looked up in a KV connector

@@ -75,9 +75,7 @@ def test_diagnosis() -> None:
     ("changes", "reasons"),
     [
         pytest.param({}, {}, id="all is known"),
-        pytest.param(
-            {"release": None}, {"release": "/version did not answer, and the page does not state it"}, id="no"
-        ),
+        pytest.param({"release": None}, {"release": "the page does not state it, and no /version answered"}, id="no"),
         pytest.param({"dialect": None, "error": "refused"}, {"dialect": "refused"}, id="down"),
         pytest.param({"dialect": None}, {"dialect": "nothing was read yet"}, id="not polled yet"),
     ],

@@ -453,3 +453,15 @@ def test_the_held_span_need_not_be_asked_for() -> None:
 def test_a_config_of_another_pool_is_read_anew() -> None:
     watch = watched(at(1000, 10), at(1005, 14, config=replace(CONFIG, num_gpu_blocks=400)))
     assert figures(watch).pool_tokens == 12_800
+
+
+def test_a_restart_in_the_window_is_said() -> None:
+    watch = TargetWatch("engine")
+    for time, queried, began in ((1000.0, 100.0, 900.0), (1010.0, 300.0, 900.0), (1040.0, 50.0, 1030.0)):
+        counters = {"queried_tokens": queried, "hit_tokens": queried / 2}
+        watch.add(page(reading(counters, time=time, created=began), started=began - 5))
+    assert any(caveat.startswith("engine_restarted: ") for caveat in watch.state().snapshot().caveats)
+    before = TargetWatch("engine")
+    for time in (1000.0, 1010.0):
+        before.add(page(reading({"queried_tokens": time}, time=time), started=900.0))
+    assert before.state().snapshot().caveats == ()

@@ -1,16 +1,21 @@
-"""The demo: a stand-in engine, its traffic and the exporter in one process."""
+"""The demo: a stand-in engine, its traffic and the exporter in one process; or the engine alone."""
 
 import asyncio
+import re
 import sys
 from contextlib import suppress
 
-from prefixwatch.config import Config, Duration, TargetConfig
+from prefixwatch.addresses import one_line
+from prefixwatch.config import load
+from prefixwatch.demo.errors import DemoError
 from prefixwatch.demo.scenarios import SCENARIOS
 from prefixwatch.demo.server import Running, serve
 from prefixwatch.serving import serve as serve_exporter
+from prefixwatch.serving import stopping
 
 TOUR_SECONDS = 60.0
-WINDOWS = (Duration(20), Duration(60), Duration(300))
+WINDOWS = ("20s", "1m", "5m")
+_LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]*):(?P<port>[0-9]{1,5})", re.ASCII)
 
 _HELLO = """\
 prefixwatch demo: a stand-in engine that behaves like vLLM {release}, traffic with a known cause, and the exporter.
@@ -35,14 +40,15 @@ async def demonstrate(
     where the exporter cannot listen.
     """
     async with await serve(scenario or "healthy", port=engine_port, release=release, seed=seed) as engine:
-        config = Config(
-            targets=(TargetConfig(url=engine.url),),
-            listen=listen,
-            poll_interval=Duration(1),
-            windows=WINDOWS,
-            diagnosis_window=WINDOWS[0],
-            log_level="warning",
-        )
+        settings = {
+            "targets": [{"url": engine.url}],
+            "listen": listen,
+            "poll_interval": "1s",
+            "windows": WINDOWS,
+            "diagnosis_window": WINDOWS[0],
+            "log_level": "warning",
+        }
+        config = load(None, {}, settings)
         guide: asyncio.Task[None] | None = None
 
         def greet(address: str) -> None:
@@ -63,6 +69,35 @@ async def demonstrate(
                 guide.cancel()
                 with suppress(asyncio.CancelledError):
                     await guide
+
+
+async def stand_in(
+    scenario: str | None, *, listen: str, release: str, seed: int, tour_seconds: float = TOUR_SECONDS
+) -> int:
+    """Run the engine and its traffic without the exporter, until SIGINT or SIGTERM.
+
+    Raises `DemoError` for an unknown scenario or release, or an address that cannot be bound.
+    """
+    host, port = _address(listen)
+    stop = stopping()
+    async with await serve(scenario or "healthy", host=host, port=port, release=release, seed=seed) as engine:
+        print(f"prefixwatch engine: a stand-in for vLLM {release} at {engine.url}/metrics", flush=True)
+        guide = asyncio.create_task(_guided(engine, scenario, tour_seconds))
+        try:
+            await stop.wait()
+        finally:
+            guide.cancel()
+            with suppress(asyncio.CancelledError):
+                await guide
+    return 0
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """Read [HOST]:PORT; no host is every address."""
+    parts = _LISTEN.fullmatch(listen)
+    if parts is None or int(parts["port"]) > 65535:
+        raise DemoError(f'listen: "{one_line(listen)}": use a form like ":8000" or "127.0.0.1:8000"')
+    return parts["host"].strip("[]") or "0.0.0.0", int(parts["port"])  # noqa: S104  (asked for)
 
 
 async def _guided(engine: Running, scenario: str | None, seconds: float) -> None:

@@ -66,7 +66,7 @@ _ALL = (
         sees="A working set of twice the pool: half the requests find nothing, while usage stays near 0.",
     ),
     Scenario(
-        name="pressure", cause="eviction", mix="shared", rate=8, blocks=160, max_tokens=220, clients=10,
+        name="pressure", cause="eviction", mix="shared", rate=14, blocks=160, max_tokens=220, clients=16,
         sees="Many long-running requests: usage near 1, preemptions, a queue, and prefixes evicted.",
     ),
     Scenario(

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator
 
-from prefixwatch.diagnosis.case import Case, is_prefill_small
+from prefixwatch.diagnosis.case import Case, is_prefill_small, number
 from prefixwatch.diagnosis.terms import Cause, Confidence, Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.wording import duration, percent
+
+_OR_SPLIT = (
+    "if requests carry a cache_salt or a LoRA adapter each, that is the reason: counters cannot tell it from diverging"
+    " prompts, cache events can"
+)
 
 
 def good(case: Case, confidence: Confidence) -> Diagnosis:
@@ -43,7 +48,8 @@ def eviction(case: Case, confidence: Confidence, evidence: list[str]) -> Diagnos
         [
             "more KV memory: raise --gpu-memory-utilization, use --kv-cache-dtype fp8, or add replicas with prefix-aware routing",
             "less demand on it: lower --max-model-len or --max-num-seqs",
-            "to know how much: cache events give the ratio at 1.5, 2 and 4 times the pool",
+            "how much is enough: see what 1.5, 2 and 4 times the pool would still miss" if case.has_events
+            else "to know how much: cache events give the ratio at 1.5, 2 and 4 times the pool",
         ],
     )  # fmt: skip
 
@@ -55,6 +61,7 @@ def divergence(case: Case, confidence: Confidence, evidence: list[str]) -> Diagn
         [
             "put what requests share first and what varies last: dates, ids and user data behind the system prompt",
             "compare two rendered prompts: the chat template or the order of tools may vary at the front",
+            *([] if case.has_events else [_OR_SPLIT]),
             "if the requests share nothing, nothing is wrong: there is nothing to reuse",
         ],
     )  # fmt: skip
@@ -78,7 +85,9 @@ def on_cold(case: Case) -> Iterator[str]:
 
 def with_prefill(found: Diagnosis, case: Case) -> Diagnosis:
     """Say, whatever the cause, where fixing it would not move latency."""
-    if found.cause in (Cause.DECODE_BOUND, Cause.NO_TRAFFIC) or not is_prefill_small(case):
+    # A queue and preemptions cost time that the share of prefill does not show.
+    is_crowded = number(case.figures.preemptions) > 0 or number(case.figures.requests_waiting_max) > 0
+    if found.cause in (Cause.DECODE_BOUND, Cause.NO_TRAFFIC) or not is_prefill_small(case) or is_crowded:
         return found
     share = percent(case.figures.prefill_share)
     note = f"prefill is only {share} of the requests' time: fixing this will not move latency much"

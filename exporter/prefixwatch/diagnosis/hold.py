@@ -1,5 +1,7 @@
 """A diagnosis that does not flap."""
 
+from dataclasses import replace
+
 from prefixwatch.diagnosis.terms import Cause, Diagnosis
 
 
@@ -24,4 +26,8 @@ class Hold:
         if self._rival is not None and time - self._rival_since >= self._seconds:
             self._held, self._rival = found, None
         assert self._held is not None
-        return self._held
+        if self._rival is None:
+            return self._held
+        waited = f"for {time - self._rival_since:.0f} s the figures have pointed to {self._rival}"
+        note = f"{waited}, which counts from {self._seconds:.0f} s on; what follows was so before"
+        return replace(self._held, evidence=(note, *self._held.evidence))

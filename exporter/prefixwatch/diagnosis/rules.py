@@ -32,6 +32,8 @@ from prefixwatch.figures.engine import WindowFigures
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.wording import duration, percent
 
+_ON_PAGE = "this page has them whole and with sane values"
+
 
 def diagnose(
     figures: WindowFigures,
@@ -58,17 +60,16 @@ def _frozen(case: Case) -> Diagnosis | None:
     if reason is None:
         return None
     return diagnosis_of(
-        Cause.INSUFFICIENT_EVIDENCE, Confidence.HIGH, [reason],
-        ["see whether /metrics is served by the process that serves requests", "restart the engine's metrics, or the engine"],
+        Cause.INSUFFICIENT_EVIDENCE, Confidence.LOW, [reason],
+        ["see whether /metrics is served by the process that serves requests", "if the engine hangs, restart it"],
     )  # fmt: skip
 
 
 def _disabled(case: Case) -> Diagnosis | None:
     if case.figures.caching_enabled is not False:
         return None
-    evidence = "enable_prefix_caching is False, or prompts are served and none is looked up"
     return diagnosis_of(
-        Cause.CACHING_DISABLED, Confidence.HIGH, [evidence],
+        Cause.CACHING_DISABLED, Confidence.HIGH, [case.figures.caching_evidence],
         ["start vLLM with --enable-prefix-caching, or leave it off if that was meant"],
     )  # fmt: skip
 
@@ -77,11 +78,20 @@ def _idle(case: Case) -> Diagnosis | None:
     ratio = case.figures.token_hit_ratio
     if not isinstance(ratio, Absent):
         return None
+    present = number(case.figures.requests_running) + number(case.figures.requests_waiting)
+    if case.figures.is_still and present > 0:
+        return diagnosis_of(
+            Cause.INSUFFICIENT_EVIDENCE, Confidence.LOW,
+            [f"{present:,.0f} requests are in the engine, and no counter moved in the window"],
+            ["see whether the engine hangs, and whether /metrics is served by the process that serves requests"],
+        )  # fmt: skip
     if case.figures.is_idle:
-        return diagnosis_of(Cause.NO_TRAFFIC, Confidence.HIGH, ["nothing was looked up in the window"], [])
+        still_there = [f"{present:,.0f} requests that came before are still served"] if present > 0 else []
+        evidence = ["nothing was looked up in the window", *still_there]
+        return diagnosis_of(Cause.NO_TRAFFIC, Confidence.HIGH, evidence, [])
     return diagnosis_of(
         Cause.INSUFFICIENT_EVIDENCE, Confidence.LOW, [f"there is no token hit ratio: {ratio.reason}"],
-        ["upgrade to a vLLM with the V1 engine's counters (0.9 or later)"],
+        [f"the lookup counters are vLLM's prefix_cache_queries and prefix_cache_hits, from 0.9 on: see whether {_ON_PAGE}"],
     )  # fmt: skip
 
 
@@ -191,9 +201,9 @@ def _too_few(case: Case) -> Diagnosis | None:
 def _unfilled(case: Case) -> Diagnosis | None:
     if not case.is_low or case.figures.pool_filled is not False:
         return None
-    # Where something is reused, a cache that still fills looks much the same.
+    # A cache that still fills, and keys split by a salt or adapter, look much the same.
     return divergence(
-        case, Confidence.MEDIUM if case.is_reused else Confidence.HIGH,
+        case, Confidence.MEDIUM,
         ["the pool never filled since the engine's start, so nothing had to be evicted: misses are first-time"],
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """All figures of one engine over one window."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,12 +11,14 @@ from prefixwatch.figures.history import Window
 from prefixwatch.figures.requestlevel import RequestLevel, hit_ratio_ceiling, level_since_start
 from prefixwatch.figures.residency import Residency, residency
 from prefixwatch.figures.savings import Saving, TokenCost, saving
-from prefixwatch.page.caveats import RETRIED, Era
+from prefixwatch.figures.standstill import ACTIVITY
+from prefixwatch.page.caveats import RESTARTED, RETRIED, Caveat, Era
 from prefixwatch.page.reading import Reading
 
 T = TypeVar("T")
 Figure = float | Absent
 
+RESTARTS = "own/restarts"
 _ONCE_A_LOOKUP = Era(first=(0, 28))
 NO_EVENTS = EventFigures.absent(Absent("the engine's cache events are not watched"))
 _TOO_FEW = Absent("no intervals to fit prefill times from: one reading, or a page alone")
@@ -27,7 +29,8 @@ class WindowFigures:
     """The figures of one engine over one window.
 
     Ratios and shares in 0..1, tokens, seconds and counts as the names say. `frozen`: why the
-    counters count as standing still, if they do; `is_idle`: nothing was looked up.
+    counters count as standing still, if they do; `is_idle`: nothing was looked up; `is_still`: no
+    counter of work done moved at all. `caching_evidence`: what says that caching is on or off.
     """
 
     model_name: str
@@ -67,6 +70,8 @@ class WindowFigures:
     caching_enabled: bool | Absent
     frozen: str | None = None
     is_idle: bool = False
+    is_still: bool = False
+    caching_evidence: str = ""
     caveats: tuple[str, ...] = ()
 
 
@@ -99,7 +104,7 @@ def window_figures(
     running = peaks.get("requests_running", 0.0)
     pool = eviction.pool_tokens(config)
     seconds: Figure = (window.seconds if window else 0.0) or Absent("one page does not say how long it covers")
-    enabled = _is_caching_enabled(reading)
+    enabled, caching_evidence = _is_caching_enabled(reading)
     saved = saving(cost, _cached_at_finish(increases))
     if absent is not None:
         level = RequestLevel.absent(absent)
@@ -150,8 +155,17 @@ def window_figures(
         caching_enabled=enabled,
         frozen=frozen,
         is_idle=ratios.lookups(increases)[0] == 0,
-        caveats=(str(RETRIED),) if may_retry(era) and ratios.are_lookups_retried(increases, running=running) else (),
+        is_still=window is not None and not any(increases.get(name) for name in ACTIVITY),
+        caching_evidence=caching_evidence,
+        caveats=tuple(str(one) for one in _caveats(increases, era, running)),
     )
+
+
+def _caveats(increases: Mapping[str, float], era: Era, running: float) -> Iterator[Caveat]:
+    if may_retry(era) and ratios.are_lookups_retried(increases, running=running):
+        yield RETRIED
+    if increases.get(RESTARTS):
+        yield RESTARTED
 
 
 def may_retry(era: Era) -> bool:
@@ -180,20 +194,21 @@ def _gauge(gauges: Mapping[str, float], name: str) -> float | Absent:
     return gauges.get(name, Absent(f"no {name.replace('_', ' ')} gauge on this page"))
 
 
-def _is_caching_enabled(reading: Reading) -> bool | Absent:
-    """Say whether prefix caching is on: by the flag, else by what the counters show."""
+def _is_caching_enabled(reading: Reading) -> tuple[bool | Absent, str]:
+    """Say whether prefix caching is on, and what says so: the flag, else what the counters show."""
     flag = reading.config.enable_prefix_caching
     if flag is not None:
-        return flag
+        return flag, f"enable_prefix_caching is {flag}"
     if reading.gauges.get("lifetime_hit_rate", 0.0) < 0:
-        return False
+        return False, "the V0 engine's hit rate is -1, which says that caching is off"
     queried, _ = ratios.lookups(reading.counters)
     if isinstance(queried, Absent):
-        return Absent("the page does not state enable_prefix_caching")
-    prompt = reading.counters.get("prompt_tokens", 0.0)
-    if queried == 0 and prompt > 0:
-        return False  # prompts are served and none is looked up
-    return True if queried > 0 else Absent("the page does not state enable_prefix_caching, and nothing was served yet")
+        return Absent("the page does not state enable_prefix_caching"), ""
+    if queried > 0:
+        return True, "prompts are looked up"
+    if reading.counters.get("prompt_tokens", 0.0) > 0:
+        return False, "prompts are served, and none was ever looked up"
+    return Absent("the page does not state enable_prefix_caching, and nothing was served yet"), ""
 
 
 def _why_no_lookups(reading: Reading, enabled: bool | Absent, frozen: str | None) -> Absent | None:

@@ -11,7 +11,7 @@ LOOKUPS_STAND_SECONDS = 60.0
 ALL_STAND_SECONDS = 120.0
 """Requests that run this long without any counter moving: longer than a prefill may take."""
 
-_ACTIVITY = (
+ACTIVITY = (
     "prompt_tokens",
     "generation_tokens",
     "time_to_first_token_seconds/count",
@@ -46,7 +46,7 @@ class Standstill:
             self._lookups_since, self._running_then, self._first_tokens = time, in_flight, 0.0
         else:
             self._first_tokens += grown.get("time_to_first_token_seconds/count", 0.0)
-        if self._all_since is None or running <= 0 or any(grown.get(name, 0.0) > 0 for name in _ACTIVITY):
+        if self._all_since is None or running <= 0 or any(grown.get(name, 0.0) > 0 for name in ACTIVITY):
             self._all_since = time
 
     def reset(self) -> None:

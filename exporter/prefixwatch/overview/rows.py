@@ -94,7 +94,9 @@ def _pool_rows(figures: EngineFigures) -> Iterator[_Row]:
 def _block_rows(figures: EngineFigures) -> Iterator[_Row]:
     found = figures.residency
     if not isinstance(found, Absent):
-        yield from _quantiles("lifetime", found.lifetime_seconds, "of evicted blocks")
+        yield from _quantiles(
+            "lifetime", found.lifetime_seconds, "of evicted blocks, the partly filled last one of each request included"
+        )
         yield from _quantiles("idle", found.idle_seconds, "before eviction")
         yield from _quantiles("reuse gap", found.reuse_gap_seconds, "between uses of a block that was evicted later")
     yield from _share(

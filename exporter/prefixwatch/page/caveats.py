@@ -68,6 +68,10 @@ MIXED_SPELLINGS = Caveat(
     name="mixed_spellings",
     text="the page spells its names in two ways, which would count twice: the one with most samples was read",
 )
+RESTARTED = Caveat(
+    name="engine_restarted",
+    text="the engine restarted in this window: its cache was empty then, and requests that finished unread are missing",
+)
 CUT = Caveat(
     name="page_cut_off", text="the page ends in the middle: its last line was left out, and more may be missing"
 )

@@ -27,6 +27,17 @@ _OTHER_ENGINES = {
 }
 
 
+_MOST = 1e18
+"""No counter gets there: tokens of a thousand years at a billion a second."""
+
+
+def _is_sane(key: str, value: float) -> bool:
+    """Say whether a gauge can have this value: a share is in 0..1, a number of requests is not negative."""
+    if key == "kv_usage":
+        return 0 <= value <= 1.001
+    return 0 <= value < _MOST or key == "lifetime_hit_rate"
+
+
 @dataclass(frozen=True, slots=True)
 class _EnginePlan:
     """Which values of a page make up one engine: canonical key to indexes of the values.
@@ -50,12 +61,12 @@ class _EnginePlan:
             else:
                 parts = [values[i] for i in indexes]
                 value = sum(parts) if min(parts) >= 0 else math.nan
-            if 0 <= value * factor < math.inf:
+            if 0 <= value * factor < _MOST:
                 counters[key] = value * factor
         gauges = {}
         for key, indexes in self.gauges:
             finite = [values[i] for i in indexes if math.isfinite(values[i])]
-            if finite:
+            if finite and _is_sane(key, max(finite)):
                 gauges[key] = max(finite)
         created = {}
         for key, indexes in self.created:
