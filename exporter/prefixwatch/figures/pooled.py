@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -85,10 +86,19 @@ class Pool:
 
 def sum_fits(counts: Sequence[float], edges: Sequence[float], total: float) -> bool:
     """Whether whole numbers in these buckets (lower, upper], counts not cumulative, can have this sum."""
+    least = most = 0.0
+    for count, (low, high) in zip(counts, _whole_numbers(tuple(edges)), strict=True):
+        if count:
+            if low > high:
+                return False
+            least += count * low
+            most += count * high
+    return least <= total <= most
+
+
+@lru_cache(maxsize=64)
+def _whole_numbers(edges: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
+    """Return the least and the greatest whole number of each bucket."""
     lows = (0.0, *(math.floor(edge) + 1.0 for edge in edges))
     highs = (*(float(math.floor(edge)) for edge in edges), math.inf)
-    if any(count and low > high for count, low, high in zip(counts, lows, highs, strict=True)):
-        return False
-    least = sum(count * low for count, low in zip(counts, lows, strict=True))
-    most = sum(count * high for count, high in zip(counts, highs, strict=True) if count)
-    return least <= total <= most
+    return tuple(zip(lows, highs, strict=True))

@@ -13,7 +13,7 @@ Array = npt.NDArray[np.float64]
 _CUTS = 10
 _LEARNING_POOLS = 6  # searched for every bound; after them one bound now and then
 _SEARCH_EVERY = 24
-_FIT_EVERY = 192  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
+_FIT_EVERY = 256  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
 _USUAL_PAIRINGS = 30
 
 
