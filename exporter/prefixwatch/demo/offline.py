@@ -1,4 +1,4 @@
-"""Write a trace in vllm-lab's layout without waiting: simulated time only."""
+"""Write a trace in the layout of the recorded ones without waiting: simulated time only."""
 
 import gzip
 import json

@@ -33,7 +33,7 @@ class Traffic:
     """Draw prompts one after the other, and the gaps between them (Poisson arrivals).
 
     The draws come in a fixed order from one generator for prompts and one for arrivals, the
-    order of vllm-lab's record.py: the same seed gives the prompts and arrivals of a recorded
+    order of the recorder of tests/data/traces: the same seed gives the prompts and arrivals of a recorded
     trace.
     """
 
