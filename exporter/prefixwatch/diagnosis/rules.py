@@ -4,7 +4,8 @@ Rules in order of precedence; the first that holds decides:
 
 1. `insufficient_evidence` while the counters stand still: nothing they say is true now.
 2. `caching_disabled`: the flag says so, or prompts are served and none is ever looked up.
-3. `no_traffic`: nothing was looked up in the window.
+3. `no_traffic`: nothing was looked up in the window; `insufficient_evidence` where requests are in
+   the engine meanwhile and no counter moves, or where there is no ratio for another reason.
 4. `short_prompts`: the prompt lengths allow next to nothing.
 5. `eviction` under pressure: preemptions, a queue and usage near 1 at once.
 6. `decode_bound` or `healthy` where the ratio is near its ceiling.
@@ -15,7 +16,8 @@ Rules in order of precedence; the first that holds decides:
    pressure short of 5.
 9. `warming_up`: the engine started a moment ago, and the ratio is low.
 10. `insufficient_evidence` where the ratio is low over a handful of requests.
-11. `prompt_divergence`: the ratio is low although the pool never filled.
+11. `prompt_divergence`, of medium confidence: the ratio is low although the pool never filled. Keys
+    split by a salt or adapter look the same without events.
 12. `decode_bound` or `healthy` where the ratio is not low, and no loss can be or is seen: the pool
     never filled, or residency shows no late reuse, or the events no avoidable miss.
 13. `insufficient_evidence`: the ratio is below its ceiling, the pool has filled, and nothing tells
