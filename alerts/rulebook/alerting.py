@@ -81,7 +81,7 @@ def groups(settings: Settings) -> list[Group]:
     areas = {
         "ratio": [*_dropped(source), _no_reuse(source), _gap(source), _imbalance(source)],
         "pool": [*_evicting(source), *_pressure(source)],
-        "engine": [_disabled(source), _frozen(source), _unreachable(source)],
+        "engine": [_disabled(source), _frozen(source), _unreachable(source), _unresolved(source)],
         "exporter": _exporter_down(source),
     }
     return [Group(name=f"prefixwatch.alerts.{area}", interval=interval, rules=rules) for area, rules in areas.items()]
@@ -161,10 +161,9 @@ def _no_reuse(source: _Source) -> Alert:
     ceiling = f"model:{PREFIX}cacheable_tokens_per_observed_prompt_token:ratio_rate1h"
     ratio, least = source.of(name, "ratio"), source.of(name, "ceiling")
     has_hit = f"model:{PREFIX}hit_tokens_per_queried_token:max_ratio_rate1d > {source.of(name, 'has_hit_ratio')}"
-    expected = source.settings[f"alerts.{name}.expected_models"]
-    if expected:
-        models = "|".join(expected)
-        has_hit = f'({has_hit} or model:{PREFIX}queried_tokens:rate5m{{model_name=~"{models}"}})'
+    settings, expected = source.settings, f"alerts.{name}.expected_models"
+    is_expected = f'model:{PREFIX}queried_tokens:rate5m{{model_name=~"{settings.any_of(expected)}"}}'
+    shares = settings.if_any(expected, "(") + has_hit + settings.if_any(expected, f" or {is_expected})")
     return source.alert(
         name,
         f"""
@@ -178,7 +177,7 @@ def _no_reuse(source: _Source) -> Alert:
             and on ({MODEL})
               {ceiling}{{bound="lower"}} > {least}
             and
-              {has_hit}
+              {shares}
             unless
               max by ({MODEL}) ({PREFIX}prefix_caching_enabled) == 0
         """,
@@ -361,32 +360,56 @@ def _frozen(source: _Source) -> Alert:
 
 def _unreachable(source: _Source) -> Alert:
     name = "PrefixCacheEngineUnreachable"
-    grace = source.of(name, "loading_grace")
+    grace, memory = source.of(name, "loading_grace"), source.of(name, "seen_within")
+    values = "$labels.cluster $labels.namespace $labels.target"
+    selector = "{cluster=%q,namespace=%q,target=%q}"
+    reason = f"topk(1, sum by (reason) (increase({PREFIX}poll_errors_total{selector}[{grace}])))"
+    last = f"time() - max(max_over_time({PREFIX}last_success_timestamp_seconds{selector}[{memory}]))"
     return source.alert(
         name,
         f"""
             max by ({TARGET}) ({PREFIX}up) == 0
             and
-              max by ({TARGET}) (max_over_time({PREFIX}up[{source.of(name, "seen_within")}])) == 1
-            unless
               (
-                  max by ({TARGET}) ({PREFIX}target_loading) == 1
-                and
-                  max by ({TARGET}) (max_over_time({PREFIX}up[{grace}])) == 1
+                  max by ({TARGET}) ({PREFIX}last_success_timestamp_seconds) > 0
+                or
+                  (
+                      max by ({TARGET}) (max_over_time({PREFIX}up[{grace}])) == 0
+                    and
+                      max by ({TARGET}) ({PREFIX}up offset {grace}) == 0
+                  )
               )
         """,
-        why="Was reachable and is not; never reached is something else, and a pod that ended has no series.",
+        why="The exporter has read it and cannot any more, or has polled it in vain for longer than a model loads.",
         severity="warning", level=TARGET, dashboard="prefixwatch-overview",
-        summary="An engine that was reachable does not answer any more.",
+        summary="The exporter gets no usable page from an engine.",
         description=(
-            "The exporter gets no usable page from {{ $labels.target }}{{ with $labels.namespace }} in {{ . }}{{ end }}."
-            " Time since the last one: "
-            + _asked(
-                f"`time() - max(max_over_time({PREFIX}last_success_timestamp_seconds{{cluster=%q,namespace=%q,target=%q}}"
-                f"[{source.of(name, 'seen_within')}]))`",
-                "$labels.cluster $labels.namespace $labels.target", "humanizeDuration",
-            )
-            + "."
+            "{{ $labels.target }}{{ with $labels.namespace }} in {{ . }}{{ end }} gives the exporter no usable page"
+            f"{{{{ with printf `{reason}` {values} | query }}}} (reason: {{{{ . | first | label `reason` }}}}){{{{ end }}}}."
+            f" {{{{ with printf `{last}` {values} | query }}}}"
+            "The last one came {{ . | first | value | humanizeDuration }} ago"
+            f"{{{{ else }}}}There was none in the last {memory}: check host, port, path and scheme of the address, and that"
+            " the engine listens where the exporter can reach it{{ end }}."
+        ),
+    )  # fmt: skip
+
+
+def _unresolved(source: _Source) -> Alert:
+    name = "PrefixCacheEngineUnreachable"
+    level = "cluster, namespace, dns"
+    return source.alert(
+        name,
+        f"""
+            max by ({level}) ({PREFIX}dns_addresses) == 0
+            and
+              max by ({level}) (max_over_time({PREFIX}dns_addresses[{source.of(name, "resolved_within")}])) == 0
+        """,
+        why="A Service whose selector matches no pod: no target, so nothing else could tell.",
+        severity="warning", level="cluster, namespace", dashboard="prefixwatch-overview", labels={"scope": "name"},
+        summary="There is no address behind a DNS name that the exporter watches.",
+        description=(
+            "There is no address behind {{ $labels.dns }}{{ with $labels.namespace }} in {{ . }}{{ end }}, so nothing of it is"
+            " watched. Check the name, that its Service is headless, and that the Service's selector matches the pods."
         ),
     )  # fmt: skip
 

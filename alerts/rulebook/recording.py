@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rulebook.document import Group, Record, query
-from rulebook.settings import Settings, seconds
+from rulebook.settings import Settings
 
 ENGINE = "cluster, namespace, target, model_name, engine"
 MODEL = "cluster, namespace, model_name"
@@ -188,7 +188,7 @@ def _settled(settings: Settings) -> list[Record]:
             expr=query(f"""
                 max by ({ENGINE}) (resets({PREFIX}queried_tokens_total[{after}])) > 0
                 or
-                  max by ({ENGINE}) ({PREFIX}queried_tokens_created) > time() - {seconds(after):g}
+                  max by ({ENGINE}) ({PREFIX}queried_tokens_created) > time() - {settings.seconds("shared.settled_after")}
             """),
             why=(
                 "Engines that restarted: their counts fell, or began later (a new pod under an old name). A restart of"

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
@@ -23,10 +24,14 @@ def seconds(duration: str) -> float:
 
 
 class Settings:
-    """Values by key path. What nobody asks for is an error: a misspelt key would change nothing."""
+    """Values by key path. What nobody asks for is an error: a misspelt key would change nothing.
+
+    `tree`: the configuration as it was read, each value with its reason.
+    """
 
     def __init__(self, content: Mapping[str, Any], *, source: str) -> None:
         self._source = source
+        self.tree = content
         self._entries = dict(_flat(content, source, ""))
         self._asked: set[str] = set()
 
@@ -45,6 +50,19 @@ class Settings:
         """Return the value at a path such as "shared.flap". Raises SettingsError where there is none."""
         self._asked.add(path)
         return self._entry(path)["value"]
+
+    def seconds(self, path: str) -> str:
+        """Return a duration as PromQL's number of seconds. Raises SettingsError."""
+        return f"{seconds(self[path]):.15g}"
+
+    def any_of(self, path: str) -> str:
+        """Return a list of names as a regular expression between PromQL's double quotes."""
+        names = "|".join(_SPECIAL.sub(r"\\\g<0>", name) for name in self[path])
+        return names.replace("\\", "\\\\").replace('"', '\\"')
+
+    def if_any(self, path: str, text: str) -> str:
+        """Return the text where the list at a path has entries, and nothing where it is empty."""
+        return text if self[path] else ""
 
     def why(self, path: str) -> str:
         """Return the reason for a value."""

@@ -228,33 +228,88 @@ def target(metric: str, values: str, **labels: str) -> dict[str, str]:
 
 
 # Reachability.
+def read_until(minute: int, values: str = "", **labels: str) -> dict[str, str]:
+    """Return when the target's last page came: with each sample until that minute, the same from then on."""
+    return target("last_success_timestamp_seconds", f"0+60x{minute} {values}", **labels)
+
+
+_FIRES = selector({"alertname": UNREACHABLE, "alertstate": "firing"}, "ALERTS")
 BATCH.add(
     "unreachable: it answered, and does not",
     Case(
-        series=target("up", "1+0x30 0+0x60 1+0x60") | target("target_loading", "0+0x150")
-        | target("last_success_timestamp_seconds", "0+60x30 1800+0x60 5460+60x60"),
+        series=target("up", "1+0x30 0+0x60 1+0x60") | read_until(30, "1800+0x60 5460+60x60")
+        | target("poll_errors_total", "_x30 0+60x60", reason="connection") | target("poll_errors_total", "_x30 0 1+0x60", reason="cut_off"),
         queries=[*state(UNREACHABLE, "35m", pending=1), *fires(UNREACHABLE, 60, resolved=130)],
         alerts=[(UNREACHABLE, "60m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable"]])],
     ),
 )  # fmt: skip
+BATCH.add(
+    "unreachable: it never answered",
+    Case(
+        series=target("up", "0+0x100 1+0x60") | target("poll_errors_total", "0+60x100 6000+0x60", reason="dns")
+        | target("last_success_timestamp_seconds", "_x101 6060+60x60"),
+        queries=[*state(UNREACHABLE, "29m"), *state(UNREACHABLE, "35m", pending=1), *fires(UNREACHABLE, 45, resolved=130)],
+        alerts=[(UNREACHABLE, "45m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable, never"]])],
+    ),
+)  # fmt: skip
 add(
-    "unreachable: not a model that still loads",
-    target("up", "0+0x120") | target("target_loading", "1+0x120"),
+    "unreachable: days later, and after a restart of the exporter, it is one alert",
+    target("up", "1+0x30 0+0x600 _x3 0+0x120") | read_until(30, "1800+0x600"),
+    [(f"count(count_over_time({_FIRES}[690m]) >= 690)", "740m", [({}, 1.0)])],
+)
+add("unreachable: not a model that still loads", target("up", "0+0x38 1+0x80"), never(UNREACHABLE, 119))
+add(
+    "unreachable: not a model that loads after hours in which host and exporter were off",
+    target("up", "1+0x30 _x180 0+0x38 1+0x60") | read_until(30),
+    never(UNREACHABLE, 300),
+)
+add(
+    "unreachable: not a pod that ended, nor a scale-in",
+    target("up", "1+0x30 0 0 _x90") | read_until(30, "1800 1800 _x90"),
     never(UNREACHABLE, 119),
 )
-add("unreachable: not a pod that ended, nor a scale-in", target("up", "1+0x30 0 0 _x90"), never(UNREACHABLE, 119))
+add("unreachable: not a pod that ended while its model loaded", target("up", "0+0x33 _x90"), never(UNREACHABLE, 119))
+add(
+    "unreachable: not what another exporter reaches",
+    target("up", "0+0x120", instance="a") | target("up", "1+0x120", instance="b") | read_until(120, instance="b"),
+    never(UNREACHABLE, 119),
+)
 add(
     "unreachable: host and exporter restarted, the model loads",
-    target("up", "1+0x30 _x120", instance="a") | target("up", "_x32 0+0x25 1+0x60", instance="b")
-    | target("target_loading", "_x32 1+0x25 0+0x60", instance="b"),
+    target("up", "1+0x30 _x120", instance="a") | read_until(30, instance="a")
+    | target("up", "_x32 0+0x25 1+0x60", instance="b"),
     never(UNREACHABLE, 110),
 )  # fmt: skip
 add(
+    "unreachable: host and exporter restarted twice, the model loads each time",
+    target("up", "1+0x30 _x2 0+0x20 1+0x11 _x2 0+0x20 1+0x30"), never(UNREACHABLE, 110),
+)  # fmt: skip
+add(
     "unreachable: host and exporter restarted, the model never comes",
-    target("up", "1+0x30 _x120", instance="a") | target("up", "_x32 0+0x90", instance="b")
-    | target("target_loading", "_x32 1+0x90", instance="b"),
+    target("up", "1+0x30 _x120", instance="a") | read_until(30, instance="a")
+    | target("up", "_x32 0+0x90", instance="b"),
     fires(UNREACHABLE, 90),
 )  # fmt: skip
+
+
+def named(values: str, **labels: str) -> dict[str, str]:
+    return {selector({"namespace": "chat", "dns": "vllm.chat.svc:8000", **labels}, "prefixwatch_dns_addresses"): values}
+
+
+BATCH.add(
+    "unreachable: no address behind a name",
+    Case(
+        series=named("0+0x60 2+0x60"),
+        queries=[*state(UNREACHABLE, "5m", pending=1), *fires(UNREACHABLE, 30, resolved=100)],
+        alerts=[(UNREACHABLE, "30m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable, name"]])],
+    ),
+)
+add("unreachable: not a name that was scaled to none overnight", named("2+0x30 0+0x600"), never(UNREACHABLE, 600))
+add(
+    "unreachable: not a name that another exporter finds addresses behind",
+    named("0+0x120", instance="a") | named("2+0x120", instance="b"),
+    never(UNREACHABLE, 119),
+)
 
 
 def scraped(values: str, is_up: str, job: str = "prefixwatch", instance: str = "exporter:9840") -> dict[str, str]:

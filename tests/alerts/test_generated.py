@@ -58,11 +58,11 @@ def test_links_and_expected_models_come_from_the_configuration() -> None:
     content = yaml.safe_load(CONFIG.read_text())
     content["links"]["runbooks"]["value"] = "https://wiki.example/runbooks/"
     content["links"]["dashboards"]["value"] = "https://grafana.example"
-    content["alerts"]["PrefixCacheNoReuse"]["expected_models"]["value"] = ["org/a", "org/b"]
+    content["alerts"]["PrefixCacheNoReuse"]["expected_models"]["value"] = ["org/a", "org/b.5"]
     text = rendered(Settings(content, source="config.yaml"))["prefixwatch.alerts.yaml"]
     assert '"https://wiki.example/runbooks/PrefixCacheNoReuse.md"' in text
     assert '"https://grafana.example/d/prefixwatch-fleet?var-cluster=' in text
-    assert 'model:prefixwatch_queried_tokens:rate5m{model_name=~"org/a|org/b"}' in text
+    assert 'model:prefixwatch_queried_tokens:rate5m{model_name=~"org/a|org/b\\\\.5"}' in text
 
 
 def test_promtool_accepts_the_rules() -> None:

@@ -61,12 +61,24 @@ GUARDS: list[tuple[str, str, str, tuple[str, ...]]] = [
         ("frozen: not an engine that caches nothing",),
     ),
     (
-        "was seen", r"and\n\s+max by \([^)]*\) \(max_over_time\(prefixwatch_up\[6h\]\)\) == 1", "",
-        ("unreachable: not a model that still loads",),
+        "had an address", r"and\n\s+max by \([^)]*\) \(max_over_time\(prefixwatch_dns_addresses\[1d\]\)\) == 0", "",
+        ("unreachable: not a name that was scaled to none overnight",),
     ),
     (
-        "loading", r"unless\n\s+\(\n[^~]*\[30m\]\)\) == 1\n\s+\)", "",
-        ("unreachable: host and exporter restarted, the model loads",),
+        "polled for long", r"and\n\s+max by \([^)]*\) \(prefixwatch_up offset 30m\) == 0", "",
+        ("unreachable: not a model that still loads", "unreachable: not a model that loads after hours in which host and exporter were off"),
+    ),
+    (
+        "in vain", r"max by \([^)]*\) \(max_over_time\(prefixwatch_up\[30m\]\)\) == 0\n\s+and", "",
+        ("unreachable: host and exporter restarted twice, the model loads each time",),
+    ),
+    (
+        "was read", r"max by \([^)]*\) \(prefixwatch_last_success_timestamp_seconds\) > 0\n\s+or", "",
+        ("unreachable: it answered, and does not",),
+    ),
+    (
+        "any exporter", r"max by \(([^)]*)\) \(prefixwatch_up\) == 0", r"min by (\1) (prefixwatch_up) == 0",
+        ("unreachable: not what another exporter reaches",),
     ),
     (
         "was there", r"and\n\s+max by \([^)]*\) \(max_over_time\(prefixwatch_build_info\[1d\]\)\) == 1", "",
