@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,23 @@ def test_remote_write_is_one_comment_away(tmp_path: Path) -> None:
     assert yaml.safe_load(file.read_text())["remote_write"][0]["write_relabel_configs"][0]["action"] == "keep"
     done = subprocess.run(["promtool", "check", "config", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_receivers_are_one_comment_away(tmp_path: Path) -> None:
+    file = tmp_path / "alertmanager.yaml"
+    file.write_text(re.sub(r"^#(?=    )", "", (ROOT / "alerts/alertmanager.yaml").read_text(), flags=re.MULTILINE))
+    receivers = {one["name"]: set(one) for one in yaml.safe_load(file.read_text())["receivers"]}
+    assert receivers["ticket"] == {"name", "slack_configs", "email_configs"}
+    done = subprocess.run(["amtool", "check-config", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_copies_of_the_configuration_are_kept_out_of_git() -> None:
+    given = {"ALERTMANAGER_CONFIG": "my-alertmanager.yaml", "PROMETHEUS_CONFIG": "my-prometheus.yaml"}
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    for name, file in zip(("alertmanager", "prometheus"), given.values(), strict=True):
+        assert f"--config.file=/etc/prefixwatch/{file}" in compose(given)["services"][name]["command"]
+        assert any(fnmatch(f"alerts/{file}", pattern) for pattern in ignored)
 
 
 def test_grafana_finds_dashboards_and_prometheus() -> None:
