@@ -5,10 +5,11 @@ import json
 import socket
 import subprocess
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -62,10 +63,23 @@ class Prometheus:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, jobs: Mapping[str, str] | None = None) -> AsyncIterator[Prometheus]:
-    """Run a server that scrapes `jobs` (name to host:port) each second."""
-    scrapes = [{"job_name": name, "static_configs": [{"targets": [place]}]} for name, place in (jobs or {}).items()]
-    settings = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes}
+async def prometheus(
+    folder: Path,
+    jobs: Mapping[str, str] | None = None,
+    *,
+    scrapes: Sequence[Mapping[str, Any]] = (),
+    rules: Sequence[Path] = (),
+) -> AsyncIterator[Prometheus]:
+    """Run a server that scrapes `jobs` (name to host:port) each second, and what `scrapes` configures in full.
+
+    `rules` are files of rules that it evaluates.
+    """
+    plain = [{"job_name": name, "static_configs": [{"targets": [place]}]} for name, place in (jobs or {}).items()]
+    settings = {
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [*plain, *scrapes],
+        "rule_files": [str(file) for file in rules],
+    }
     (folder / "prometheus.yml").write_text(json.dumps(settings))  # JSON is YAML
     url, log = f"http://127.0.0.1:{free_port()}", folder / "prometheus.log"
     with log.open("wb") as stream:

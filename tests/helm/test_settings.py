@@ -1,0 +1,55 @@
+"""The chart knows the exporter's settings and labels as the exporter does."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from helm.chart import ChartError, chart, render
+from helm.sidecar import sidecar
+from prefixwatch.catalog import RESERVED_LABELS
+from prefixwatch.config import Config
+from prefixwatch.diagnosis import Thresholds
+
+ELSEWHERE = {"access", "listen", "target_host", "targets", "web_config_file"}
+"""What has values of its own; the chart says which where `config` has it."""
+
+
+def _of_the_schema(*path: str) -> set[str]:
+    part: Any = chart().schema
+    for key in path:
+        part = part["properties"][key]
+    return set(part["properties"])
+
+
+def test_every_setting_of_the_exporter_can_be_set_and_nothing_else() -> None:
+    assert _of_the_schema("config") == {field.name for field in msgspec.structs.fields(Config)}
+    assert _of_the_schema("config", "thresholds") == {field.name for field in msgspec.structs.fields(Thresholds)}
+
+
+@pytest.mark.parametrize("key", sorted(ELSEWHERE))
+def test_a_setting_with_a_value_of_its_own_is_named(key: str) -> None:
+    with pytest.raises(ChartError, match=rf"config\.{key}: is not set here; use `"):
+        render({"targets": [{"service": "vllm", "namespace": "chat"}], "config": {key: "x"}})
+
+
+@pytest.mark.parametrize("label", sorted(RESERVED_LABELS))
+def test_a_label_of_the_exporter_is_refused(label: str) -> None:
+    with pytest.raises(ChartError, match=rf"targets\[0\]\.labels\.{label}: is one of the exporter's own labels"):
+        render({"targets": [{"service": "vllm", "namespace": "chat", "labels": {label: "x"}}]})
+
+
+def test_namespaces_that_are_named_take_the_place_of_all() -> None:
+    monitor = {"enabled": True, "namespaceSelector": {"matchNames": ["chat"]}}
+    found = render({"mode": "sidecar", "podMonitor": monitor}).only("PodMonitor")["spec"]["namespaceSelector"]
+    assert found == {"matchNames": ["chat"]}
+
+
+@pytest.mark.parametrize("mode", [{"targets": [{"service": "vllm", "namespace": "chat"}]}, {"mode": "sidecar"}])
+def test_secrets_can_be_read_without_a_group_of_the_pods(mode: dict[str, Any]) -> None:
+    secrets = {"webConfig": {"secretName": "web"}, "access": {"ca": {"secretName": "ca"}}}
+    rendered = render({**mode, **secrets, "sidecar": {"configMap": {"namespaces": ["chat"]}}})
+    pods = [one["spec"]["template"]["spec"]["volumes"] for one in rendered.of("Deployment")]
+    (volumes,) = pods or [sidecar(rendered).volumes]
+    modes = [one["secret"].get("defaultMode", 0o644) for one in volumes if "secret" in one]
+    assert modes == [0o644, 0o644]
