@@ -2,10 +2,13 @@
 
 import re
 import reprlib
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 HIDDEN = "<hidden>"
 _CREDENTIALS = re.compile(r"""((?:^|(?<=['"\s]))(?:\w+://)?)[^\s'"]*@""")
+_QUERY = re.compile(r"""\?[^\s'"]+""")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 _NOT_IN_URLS = re.compile(r'[\s\x00-\x20\x7f<>"{}|\\^`]')
 
 
@@ -17,7 +20,7 @@ def url_of(text: str) -> str:
     url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
-        is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url)
+        is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url) and url.isprintable()
     except ValueError:
         is_fine = False
         parts = urlsplit("")
@@ -31,16 +34,30 @@ def url_of(text: str) -> str:
     return parts._replace(path=path, fragment="").geturl()
 
 
-def host_and_port(url: str) -> str:
-    """Return the `target` of a URL: host:port, the scheme's port where none is written."""
+def host_and_port(url: str, *, host: str | None = None) -> str:
+    """Return the `target` of a URL: host:port, the scheme's port where none is written.
+
+    `host` stands for the URL's own; an IPv6 address gets its brackets.
+    """
     parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
-    return f"{host}:{parts.port or {'https': 443}.get(parts.scheme, 80)}"
+    shown = (host or parts.hostname or "").strip("[]")
+    return f"{f'[{shown}]' if ':' in shown else shown}:{parts.port or {'https': 443}.get(parts.scheme, 80)}"
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an IP address, with or without brackets, or a name of a host."""
+    try:
+        ip_address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return _HOST_NAME.fullmatch(text) is not None
+    return True
 
 
 def without_credentials(value: object) -> str:
-    """Show a value in an error message, with whatever looks like credentials hidden."""
-    return _CREDENTIALS.sub(rf"\1{HIDDEN}@", one_line(value))
+    """Show a value in an error message, with hidden what looks like credentials, or like the query of a URL."""
+    text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else repr(value)
+    # Hidden before it is cut: behind a cut, nothing shows any longer that it was a credential.
+    return one_line(_QUERY.sub(f"?{HIDDEN}", _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)))
 
 
 def one_line(value: object) -> str:

@@ -23,6 +23,7 @@ RESERVED_LABELS = frozenset(
         "release",
         "pool",
         "rank",
+        "dns",
     }
     | {"le", "version", "job", "instance"}
 )
@@ -217,6 +218,11 @@ METRICS: tuple[Metric, ...] = (
         name="targets_file_last_reload_success", kind=Kind.GAUGE, group=Group.STATE,
         help="1 if the targets file was read without a fault the last time it changed, else 0.",
         labels=(), series_per_engine=0,
+    ),
+    Metric(
+        name="dns_addresses", kind=Kind.GAUGE, group=Group.STATE,
+        help="Addresses known behind a configured DNS name, each a target. 0: nothing of it is watched.",
+        labels=("dns",), series_per_engine=0,
     ),
     Metric(
         name="build_info", kind=Kind.GAUGE, group=Group.STATE, help="The exporter's version.",

@@ -15,15 +15,16 @@ from rich.console import Console
 from prefixwatch import __version__, config, log, report, serving, snapshot
 from prefixwatch.addresses import url_of
 from prefixwatch.comparison import compared
-from prefixwatch.config import ConfigError, Duration
 from prefixwatch.demo.command import TOUR_SECONDS, demonstrate, stand_in
 from prefixwatch.demo.errors import DemoError
 from prefixwatch.demo.releases import LATEST, RELEASES
 from prefixwatch.demo.scenarios import SCENARIOS
 from prefixwatch.eventstream import EventsError
 from prefixwatch.fetch import Address
+from prefixwatch.listener.webfile import read_terms
 from prefixwatch.page.exposition import PageError
 from prefixwatch.replaying import read_page, replay
+from prefixwatch.settings import ConfigError, Duration
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.trace import TraceError
 
@@ -126,9 +127,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("urls", metavar="URL", nargs="*", help="targets; or name them in the configuration")
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"YAML ({config.PREFIX}CONFIG)")
     parser.add_argument("--listen", metavar="[HOST]:PORT", help="where to serve (:9840)")
+    parser.add_argument(
+        "--web-config-file", metavar="FILE", help="TLS and authentication for it, as other exporters have them"
+    )
     parser.add_argument("--poll-interval", metavar="D", help="between polls (5s; 1s beside one engine)")
     _add_events(parser)
     parser.add_argument("--targets-file", metavar="FILE", help="a list of targets, reread when it changes")
+    parser.add_argument("--target-host", metavar="HOST", help="names the targets, instead of the host of their URL")
     parser.add_argument("--window", dest="windows", action="append", metavar="D", help="repeatable (1m, 5m, 1h)")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning, error")
     parser.add_argument("--log-format", metavar="FORMAT", help="json, text, auto")
@@ -164,7 +169,16 @@ def _add_access(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings(parsed: argparse.Namespace) -> config.Config:
-    names = ("listen", "poll_interval", "targets_file", "windows", "log_level", "log_format")
+    names = (
+        "listen",
+        "web_config_file",
+        "poll_interval",
+        "targets_file",
+        "target_host",
+        "windows",
+        "log_level",
+        "log_format",
+    )
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(parsed, name)) is not None}
     if parsed.events:
         flags["events"] = {"endpoints": parsed.events, "topic": parsed.events_topic}
@@ -279,7 +293,10 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 
 def _config(parsed: argparse.Namespace) -> int:
-    print(config.shown(_settings(parsed)), end="")
+    settings = _settings(parsed)
+    if settings.web_config_file:
+        read_terms(Path(settings.web_config_file))  # refused here as by `run`
+    print(config.shown(settings), end="")
     return 0
 
 

@@ -1,7 +1,4 @@
-"""Configuration: defaults < YAML file < environment (PREFIXWATCH_*) < flags.
-
-Every error names the key path and the value: `config: windows[1]: "5 min" is not a duration; ...`.
-"""
+"""Configuration: defaults < YAML file < environment (PREFIXWATCH_*) < flags."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,63 +8,20 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from prefixwatch.addresses import HIDDEN, host_and_port, one_line, url_of, without_credentials
+from prefixwatch.addresses import HIDDEN, host_and_port, is_host, one_line, url_of
 from prefixwatch.catalog import RESERVED_LABELS
 from prefixwatch.diagnosis import Thresholds
 from prefixwatch.eventstream import EventSource, endpoint_at
 from prefixwatch.figures.remembered import DEFAULT_BOUND
+from prefixwatch.settings import ConfigError, Duration, converted, read
 
 PREFIX = "PREFIXWATCH_"
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_MAX_DURATION = 10 * 365 * 86400.0
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MIN_INTERVAL = 0.2
 # What Kubernetes sets in every pod beside a Service that is called prefixwatch.
 _OF_KUBERNETES = re.compile(rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
-
-
-# msgspec's words for kinds of values, and ours.
-_KINDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "nothing",
-}
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used: names the key path, the value and what to do."""
-
-
-class Duration(float):
-    """Seconds, written as "5m" or "1h30m"."""
-
-    @classmethod
-    def parse(cls, text: object) -> "Duration":
-        """Read a duration. Raises ValueError saying what form it has."""
-        parts = _DURATION.findall(text) if isinstance(text, str) else []
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-        if not parts or "".join(number + unit for number, unit in parts) != text or seconds > _MAX_DURATION:
-            raise ValueError(f'"{one_line(text)}" is not a duration; use a form like "5m"')
-        return cls(seconds)
-
-    def __str__(self) -> str:
-        """Return the shortest form: 90 s are "1m30s", 300 s are "5m"."""
-        seconds = float(self)
-        if 0 < seconds < 1 or not seconds.is_integer():
-            number, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
-            return f"{number:.6f}".rstrip("0").rstrip(".") + unit
-        left, text = int(seconds), ""
-        for unit in ("d", "h", "m", "s"):
-            count, left = divmod(left, int(_UNITS[unit]))
-            text += f"{count}{unit}" if count else ""
-        return text or "0s"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +75,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     targets: tuple[TargetConfig, ...] = ()
     targets_file: str | None = None
+    target_host: str | None = None
     listen: str = ":9840"
+    web_config_file: str | None = None
     poll_interval: Duration = Duration(5)
     poll_timeout: Duration = Duration(4)
     max_backoff: Duration = Duration(15)
@@ -138,6 +94,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_level: str = "info"
     log_format: str = "auto"
 
+    def name_of(self, target: TargetConfig) -> str:
+        """Return the label `target` of one that is a `url`: its name, else host:port with `target_host` as the host.
+
+        A sidecar polls localhost, and its engine is known by the pod's address.
+        """
+        return _name_of(target, self.target_host)
+
     @property
     def address(self) -> tuple[str | None, int]:
         """The host and port to listen on; no host is every address."""
@@ -151,7 +114,7 @@ def load(
     """Return the effective configuration. Raises `ConfigError`."""
     settings = _from_file(file) if file else {}
     settings = {**settings, **_from_environment(environment), **flags}
-    config: Config = _converted(settings, Config, "config")
+    config: Config = converted(settings, Config, "config")
     if "diagnosis_window" not in settings and config.windows and config.diagnosis_window not in config.windows:
         middle = sorted(config.windows)[(len(config.windows) - 1) // 2]
         config = msgspec.structs.replace(config, diagnosis_window=middle)
@@ -161,7 +124,7 @@ def load(
 
 def read_targets(file: Path) -> tuple[TargetConfig, ...]:
     """Read a targets file: a list of targets, or of Prometheus's `{targets, labels}` groups."""
-    content = _yaml(file)
+    content = read(file)
     if not isinstance(content, list):
         raise ConfigError(f"{file}: this must be a list of targets")
     entries: list[Any] = []
@@ -174,8 +137,8 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
             entries += [{"url": address, "labels": labels, **others} for address in entry["targets"]]
         else:
             entries.append(entry)
-    targets: tuple[TargetConfig, ...] = _converted(entries, tuple[TargetConfig, ...], str(file))
-    _check_targets(targets, str(file))
+    targets: tuple[TargetConfig, ...] = converted(entries, tuple[TargetConfig, ...], str(file))
+    _check_targets(targets, str(file), None)
     return targets
 
 
@@ -190,29 +153,12 @@ def shown(config: Config) -> str:
 
 
 def _from_file(file: Path) -> dict[str, Any]:
-    content = _yaml(file)
+    content = read(file)
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: this must be a mapping of settings, like `poll_interval: 5s`")
     return content
-
-
-def _yaml(file: Path) -> Any:
-    try:
-        return yaml.safe_load(file.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file}: not UTF-8") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "broken"
-        raise ConfigError(f"{file}:{where} not YAML: {one_line(problem)}") from None
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        # PyYAML lets through what building a value raises: !!int "x", 2001-99-99, a thousand brackets.
-        raise ConfigError(f"{file}: not YAML: {one_line(error)}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -239,46 +185,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def _converted(value: Any, kind: Any, where: str) -> Any:
-    try:
-        return msgspec.convert(value, kind, dec_hook=_decoded)
-    except msgspec.ValidationError as error:
-        fault, _, path = str(error).partition(" - at `")
-        raise ConfigError(f"{where}: {_explained(fault, path, value)}") from None
-    except (OverflowError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{where}: {one_line(error)}") from None
-
-
-def _decoded(kind: type, value: Any) -> Any:
-    if kind is Duration:
-        return Duration.parse(value)
-    raise NotImplementedError(kind)
-
-
-def _explained(fault: str, path: str, value: Any) -> str:
-    """Turn msgspec's words into: key path, the value, what is wrong."""
-    if path.startswith("key"):
-        return "a name in it is not text: put it in quotes"
-    path = path.removeprefix("$").removesuffix("`").removeprefix(".")
-    unknown = re.search(r"unknown field `(.*)`", fault, re.DOTALL)
-    if unknown:
-        return f"{path + '.' if path else ''}{one_line(unknown[1])}: there is no such setting"
-    if "is not a duration" in fault:
-        return f"{path}: {fault}"
-    found = value
-    for key in re.findall(r"\.\.\.|[^.\[\]]+", path):
-        if key == "...":  # some value of a mapping of texts
-            name, found = next((item for item in found.items() if not isinstance(item[1], str)), ("", found))
-            path = path.replace("[...]", f".{one_line(name)}")
-        else:
-            found = found[int(key)] if isinstance(found, list | tuple) else found[key]
-    words = re.sub(r"`([^`]*)`", lambda match: " or ".join(_KINDS.get(k, k) for k in match[1].split(" | ")), fault)
-    return f'{path}: "{without_credentials(found)}": {words[:1].lower() + words[1:]}'
-
-
 def _check(config: Config, *, needs_target: bool) -> None:
     """Refuse values that each are of the right kind, and cannot be meant."""
-    _check_targets(config.targets, "config")
+    _check_targets(config.targets, "config", config.target_host)
     _check_events(config.events, "config: events")
     if needs_target and not config.targets and not config.targets_file:
         raise ConfigError(
@@ -322,7 +231,13 @@ def _check_events(events: EventsConfig, path: str) -> None:
         )
 
 
-def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
+def _name_of(target: TargetConfig, host: str | None) -> str:
+    return target.name or host_and_port(url_of(target.url or target.dns or ""), host=host)
+
+
+def _check_targets(targets: Sequence[TargetConfig], where: str, host: str | None) -> None:
+    if host is not None and not is_host(host):
+        _refuse("target_host", host, "must be an address or a name, without a port")
     names: dict[str, int] = {}
     for position, target in enumerate(targets):
         path = f"targets[{position}]"
@@ -330,9 +245,9 @@ def _check_targets(targets: Sequence[TargetConfig], where: str) -> None:
             raise ConfigError(f"{where}: {path}: give either url or dns")
         if target.dns and target.name:
             raise ConfigError(f'{where}: {path}.name: "{one_line(target.name)}": a dns name stands for many targets')
-        kind, written = ("url", target.url) if target.url else ("dns", target.dns or "")
+        kind = "url" if target.url else "dns"
         try:
-            name = target.name or host_and_port(url_of(written or ""))
+            name = _name_of(target, host)
         except ValueError as error:
             raise ConfigError(f"{where}: {path}.{kind}: {error}") from None
         if target.url:

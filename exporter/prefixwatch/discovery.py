@@ -9,10 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from prefixwatch.addresses import host_and_port, url_of
-from prefixwatch.config import Access, Config, ConfigError, TargetConfig, read_targets
+from prefixwatch.config import Access, Config, TargetConfig, read_targets
 from prefixwatch.eventstream import EventSource
 from prefixwatch.fetch import Address
 from prefixwatch.names import Names
+from prefixwatch.settings import ConfigError
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,15 @@ class Target:
     events: EventSource | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DnsName:
+    """A configured DNS name, as host:port, and how many addresses are known behind it."""
+
+    name: str
+    labels: Mapping[str, str]
+    addresses: int
+
+
 class Discovery:
     """Find the targets of a configuration, again and again.
 
@@ -48,6 +58,8 @@ class Discovery:
         self._file_stamp: _Stamp | None = None
         self._faults: set[str] = set()
         self.is_file_good: bool | None = None if config.targets_file is None else False
+        self.dns_names: Sequence[DnsName] = ()
+        """The names that a name server has answered for."""
         self.is_done = False
 
     async def targets(self) -> dict[str, Target]:
@@ -57,7 +69,12 @@ class Discovery:
         configured = (*self._config.targets, *self._from_file)
         expanded = await asyncio.gather(*(self._expanded(one) for one in configured))
         self.is_done = True
+        self.dns_names = [self._counted(one) for one in configured if repr(one) in self._resolved]
         return self._by_name([target for targets in expanded for target in targets])
+
+    def _counted(self, one: TargetConfig) -> DnsName:
+        name = host_and_port(url_of(one.dns or ""))
+        return DnsName(name=name, labels=one.labels, addresses=len(self._resolved[repr(one)]))
 
     def _by_name(self, targets: Sequence[Target]) -> dict[str, Target]:
         found: dict[str, Target] = {}
@@ -77,7 +94,7 @@ class Discovery:
             url = url_of(one.url)
             address = Address(url=url, access=access)
             events = self._events(one, urlsplit(url).hostname)
-            return [Target(name=one.name or host_and_port(url), address=address, labels=one.labels, events=events)]
+            return [Target(name=self._config.name_of(one), address=address, labels=one.labels, events=events)]
         url, key = url_of(one.dns or ""), repr(one)
         source = f"dns {host_and_port(url)}"
         try:
@@ -116,7 +133,7 @@ class Discovery:
     async def _reread(self, file: Path) -> None:
         try:
             changed = await asyncio.to_thread(_read, file, self._file_stamp)
-        except (ConfigError, OSError) as error:
+        except ConfigError as error:
             self.is_file_good, self._file_stamp = False, None
             self._is_ill(str(file), f"{error}; the targets known stay")
         else:
@@ -137,7 +154,10 @@ class Discovery:
 
 
 def _read(file: Path, known: _Stamp | None) -> tuple[tuple[TargetConfig, ...], _Stamp] | None:
-    """Return the targets of a file, None where it is the one that is known."""
-    stat = file.stat()
+    """Return the targets of a file, None where it is the one that is known. Raises `ConfigError`."""
+    try:
+        stat = file.stat()
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
     return None if stamp == known else (read_targets(file), stamp)

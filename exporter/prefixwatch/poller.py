@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from prefixwatch.config import Config
 from prefixwatch.discovery import Discovery, Target
 from prefixwatch.eventstream import EventStream
-from prefixwatch.fetch import Fetcher, FetchError, session
+from prefixwatch.fetch import Body, Fetcher, FetchError, session
 from prefixwatch.names import Names
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
@@ -34,6 +34,9 @@ RELEASE_SECONDS = 600.0
 
 JITTER = 0.02
 """By which share of it an interval is made longer or shorter, so that polls do not fall together."""
+
+STALLED_AFTER = 10
+"""After how many of the longest rounds that there can be without the end of any poll, polling has stalled."""
 
 MIN_PAUSE = 0.05
 """How long a target is left alone at least, where polls take longer than the interval."""
@@ -87,7 +90,9 @@ class TargetPoller:
     """Poll one target; `watch` sees its pages, `status` is what is known, in windows of `spans`.
 
     `clock` gives the time of readings and must not jump; `wall` is the system's time, which others
-    compare `last_success` with.
+    compare `last_success` with. `turn` is held while a page is worked on. Pollers that share it take
+    turns, and the loop reads sockets in between: however much work there is, no answer that has come
+    in counts as timed out.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class TargetPoller:
         clock: Callable[[], float],
         wall: Callable[[], float] = time.time,
         jitter: Jitter = random.uniform,
+        turn: asyncio.Lock | None = None,
     ) -> None:
         self.target = target
         self._config = config
@@ -110,6 +116,7 @@ class TargetPoller:
         self._clock, self._wall, self._jitter = clock, wall, jitter
         self._interpreter = Interpreter()
         self._watch, self._spans = watch, spans
+        self._turn = turn or asyncio.Lock()
         self._errors: Counter[str] = Counter()
         self._missed = 0
         self._last_success: float | None = None
@@ -130,8 +137,7 @@ class TargetPoller:
         started = self._clock()
         state = None
         try:
-            await self._poll(started)
-            state = self._watch.state(self._spans)
+            state = await self._poll(started)
         except (FetchError, Refused) as error:
             self._failed(error.kind, str(error), may_be_loading=getattr(error, "may_be_loading", False))
         except PageError as error:
@@ -143,19 +149,20 @@ class TargetPoller:
         self._duration = self._clock() - started
         self.status = self._status(state or self._last_state())
 
-    async def _poll(self, started: float) -> None:
+    async def _poll(self, started: float) -> TargetState:
         body = await self._fetcher.page(self.target.address)
         if self._missed or (self._release is None and started - self._release_asked > RELEASE_SECONDS):
             self._release_asked = started
             self._release = await self._fetcher.release(self.target.address)
+        async with self._turn:
+            return self._state_after(body, started)
+
+    def _state_after(self, body: Body, started: float) -> TargetState:
         page = self._reader.read(body.content, is_openmetrics=body.is_openmetrics)
         if page.is_cut:
             raise FetchError("cut_off", "the page ends in the middle")
         self._watch.add(self._interpreter.interpret(page, time=started, release=self._release))
-
-    def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
-        """Return each engine's token hit ratio in steps; to be called where the polls run."""
-        return self._watch.trends(seconds, count)
+        return self._watch.state(self._spans)
 
     def delay(self) -> float:
         """Return how long to wait from the start of the last poll to the next, in seconds."""
@@ -215,6 +222,7 @@ class Poller:
         self._config = config
         self._clock = clock or steady_clock()
         self._jitter = jitter
+        self._turn = asyncio.Lock()
         self._reader = PageReader(is_wanted)
         self._names = Names()
         self._pollers: dict[str, TargetPoller] = {}
@@ -222,6 +230,7 @@ class Poller:
         self._streams: dict[str, EventStream] = {}
         self._unseen_since: dict[str, float] = {}
         self._is_ready = False
+        self._last_end = self._clock()
         self.discovery = Discovery(config, self._names)
 
     @property
@@ -229,16 +238,22 @@ class Poller:
         """What is known of every target now, in order of their names. Safe in any thread."""
         return [poller.status for _, poller in sorted(self._pollers.items())]
 
-    def trends(self, seconds: float, count: int) -> dict[str, dict[tuple[str, str], list[float | None]]]:
-        """Return the token hit ratio over the last `seconds` in `count` steps, by target and engine."""
-        return {name: poller.trends(seconds, count) for name, poller in self._pollers.items()}
-
     @property
     def is_ready(self) -> bool:
         """Whether a round of polling has ended, whatever its result. New targets change nothing in it."""
         if not self._is_ready:
             self._is_ready = self.discovery.is_done and all(poller.is_polled for poller in self._pollers.values())
         return self._is_ready
+
+    def why_ill(self) -> str | None:
+        """Return why polls no longer happen, None while they do. That they fail is no illness of the poller."""
+        ended = [name for name, task in self._tasks.items() if task.done()]
+        if ended:
+            return f"the polling of {len(ended)} of {len(self._tasks)} targets has ended"
+        config = self._config
+        longest = 2 * config.poll_timeout + max(config.poll_interval, config.max_backoff)
+        silent = self._clock() - self._last_end
+        return f"no poll has ended for {silent:.0f} s" if self._tasks and silent > STALLED_AFTER * longest else None
 
     async def run(self) -> None:
         """Discover and poll until cancelled."""
@@ -266,6 +281,8 @@ class Poller:
             known = self._pollers.get(name)
             if known is None or known.target != target:
                 self._drop(name)
+                if not self._pollers:
+                    self._last_end = now
                 poller = self._pollers[name] = self._poller(target, fetcher)
                 self._tasks[name] = asyncio.create_task(self._keep_polling(poller, at_once=is_alone))
             self._unseen_since.pop(name, None)
@@ -288,6 +305,7 @@ class Poller:
             spans=self._config.windows,
             clock=self._clock,
             jitter=self._jitter,
+            turn=self._turn,
         )
 
     def _drop(self, name: str) -> None:
@@ -306,4 +324,5 @@ class Poller:
         while True:
             started = self._clock()
             await poller.poll()
+            self._last_end = self._clock()
             await asyncio.sleep(max(MIN_PAUSE, started + poller.delay() - self._clock()))

@@ -17,13 +17,17 @@ from rich.status import Status
 from rich.text import Text
 
 from prefixwatch.addresses import host_and_port
-from prefixwatch.config import Config, ConfigError
+from prefixwatch.config import Config
 from prefixwatch.discovery import Target
 from prefixwatch.eventstream import EventSource, EventStream, require
 from prefixwatch.fetch import Address, Fetcher, FetchError, session
+from prefixwatch.listener.accepting import Listener
+from prefixwatch.listener.guard import no_terms
+from prefixwatch.listener.webfile import WebFile
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.poller import Poller, TargetPoller, steady_clock
+from prefixwatch.settings import ConfigError
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.targetwatch import EventFeed, TargetWatch
 from prefixwatch.trace import Recorder
@@ -35,7 +39,8 @@ _HOPELESS = ("http_4xx", "redirect", "not_metrics")
 _ENOUGH = 2
 _TIMEOUT = 5.0
 _MAX_BYTES = 16 * 2**20
-_DRAIN_SECONDS = 3.0
+_DRAIN_SECONDS = 2.0
+_CLEANUP_SECONDS = 0.5
 _TOLERANCE = 0.001
 
 _log = logging.getLogger(__name__)
@@ -48,25 +53,28 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
     """
     if config.events.endpoints or any(target.events for target in config.targets):
         require()
+    terms = WebFile(Path(config.web_config_file)).terms if config.web_config_file else no_terms
     stop = stopping()
-    runner = web.AppRunner(
-        application(config, Poller(config)), access_log=None, handle_signals=False, shutdown_timeout=_DRAIN_SECONDS
-    )
+    app = application(config, Poller(config), terms=terms)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLEANUP_SECONDS)
     await runner.setup()
+    assert runner.server is not None
+    listener = Listener(runner.server, terms)
     try:
         host, port = config.address
         try:
-            await web.TCPSite(runner, host, port).start()
+            port = listener.listen(host, port)
         except OSError as error:
             words = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
             raise ConfigError(f"cannot listen on {config.listen}: {words}; free it or give another --listen") from None
-        address = f"{config.listen.rpartition(':')[0]}:{runner.addresses[0][1]}"
+        address = f"{config.listen.rpartition(':')[0]}:{port}"
         _log.info("serving", extra={"listen": address})
         if started:
             started(address)
         await stop.wait()
         _log.info("stopping")
     finally:
+        await listener.close(within=_DRAIN_SECONDS)
         await runner.cleanup()
     return 0
 

@@ -2,73 +2,122 @@
 
 import asyncio
 import gzip
+import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from prefixwatch import overview, snapshot
 from prefixwatch.collector import StatusCollector
-from prefixwatch.config import Config, Duration
-from prefixwatch.poller import Poller, TargetStatus
+from prefixwatch.config import Config
+from prefixwatch.listener.guard import Guard, no_terms
+from prefixwatch.listener.negotiation import accepts_gzip, by_preference
+from prefixwatch.listener.webfile import Terms
+from prefixwatch.poller import Poller
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _POLLER = web.AppKey("poller", Poller)
 _CONFIG = web.AppKey("config", Config)
-_REGISTRY = web.AppKey("registry", CollectorRegistry)
+_COLLECTOR = web.AppKey("collector", StatusCollector)
+_RENDERER = web.AppKey("renderer", ThreadPoolExecutor)
+_TASK = web.AppKey("polling", asyncio.Task[None])
 
 
-def application(config: Config, poller: Poller, *, polls: bool = True) -> web.Application:
-    """Return the application. It starts `poller` with it and stops it after; not where `polls` is False."""
+def application(
+    config: Config, poller: Poller, *, polls: bool = True, terms: Callable[[], Awaitable[Terms]] = no_terms
+) -> web.Application:
+    """Return the application. It starts `poller` with it and stops it after; not where `polls` is False.
+
+    `terms`: on which terms it answers. The two probes ask for no credentials: kubelet has none.
+    """
     app = web.Application()
     app[_POLLER], app[_CONFIG] = poller, config
-    app[_REGISTRY] = CollectorRegistry()
-    app[_REGISTRY].register(
-        StatusCollector(
-            lambda: poller.statuses,
-            windows=config.windows,
-            is_targets_file_good=lambda: poller.discovery.is_file_good,
-        )
+    app[_COLLECTOR] = StatusCollector(
+        lambda: poller.statuses,
+        windows=config.windows,
+        is_targets_file_good=lambda: poller.discovery.is_file_good,
+        dns_names=lambda: poller.discovery.dns_names,
     )
     app.router.add_get("/", _index)
     app.router.add_get("/metrics", _metrics)
     app.router.add_get("/healthz", _healthy)
     app.router.add_get("/readyz", _ready)
     app.router.add_get("/api/v1/status", _status)
+    Guard(terms, probes=(_healthy, _ready)).install(app)
+    app.cleanup_ctx.append(_rendering)
     if polls:
         app.cleanup_ctx.append(_polling)
     return app
 
 
+async def _rendering(app: web.Application) -> AsyncIterator[None]:
+    # One thread for all answers: many requests at once slow each other down, and not the polling.
+    app[_RENDERER] = ThreadPoolExecutor(1, thread_name_prefix="render")
+    yield
+    app[_RENDERER].shutdown(wait=False, cancel_futures=True)
+
+
+async def _rendered(request: web.Request, render: Callable[[], _T]) -> _T:
+    """Return what `render` gives; it runs beside the polling."""
+    return await asyncio.get_running_loop().run_in_executor(request.app[_RENDERER], render)
+
+
 async def _polling(app: web.Application) -> AsyncIterator[None]:
-    task = asyncio.create_task(app[_POLLER].run())
+    task = app[_TASK] = asyncio.create_task(_poll(app[_POLLER]))
     yield
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
 
 
+async def _poll(poller: Poller) -> None:
+    try:
+        await poller.run()
+    except Exception:  # noqa: BLE001  told at once, and by /healthz from then on
+        _log.exception("the polling has ended inside the exporter")
+
+
 async def _metrics(request: web.Request) -> web.Response:
-    """Answer a scrape; rendering runs beside the polling, in a thread."""
-    registry = request.app[_REGISTRY]
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    names = request.query.getall("name[]", [])
-    chosen = registry.restricted_registry(names) if names else registry
-    is_gzipped = "gzip" in request.headers.get("Accept-Encoding", "")
+    """Answer a scrape, in the format and coding that it asks for."""
+    collector = request.app[_COLLECTOR]
+    try:
+        _, content_type = choose_encoder(by_preference(_header(request, "Accept")))
+    except (TypeError, ValueError):  # a version that is none
+        _, content_type = choose_encoder("")
+    is_openmetrics = content_type.startswith("application/openmetrics-text")
+    names = request.query.getall("name[]", None)
+    is_gzipped = accepts_gzip(_header(request, "Accept-Encoding"))
 
     def render() -> bytes:
-        text = encode(chosen)
+        text = collector.text(is_openmetrics=is_openmetrics, names=names)
         return gzip.compress(text, compresslevel=1) if is_gzipped else text
 
-    body = await asyncio.to_thread(render)
-    headers = {"Content-Type": content_type, **({"Content-Encoding": "gzip"} if is_gzipped else {})}
+    body = await _rendered(request, render)
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if is_gzipped:
+        headers["Content-Encoding"] = "gzip"
     return web.Response(body=body, headers=headers)
 
 
-async def _healthy(_: web.Request) -> web.Response:
-    return web.Response(text="ok\n")
+def _header(request: web.Request, name: str) -> str:
+    """Return a header that is a list, in however many lines it came."""
+    return ",".join(request.headers.getall(name, []))
+
+
+async def _healthy(request: web.Request) -> web.Response:
+    """Say whether this process works; what engines answer plays no part in it."""
+    task = request.app.get(_TASK)
+    fault = None
+    if task is not None:
+        fault = "the polling has ended" if task.done() else request.app[_POLLER].why_ill()
+    return web.Response(text="ok\n") if fault is None else web.Response(status=503, text=f"{fault}\n")
 
 
 async def _ready(request: web.Request) -> web.Response:
@@ -87,8 +136,9 @@ async def _status(request: web.Request) -> web.Response:
             known = ", ".join(str(span) for span in config.windows)
             return web.Response(status=400, text=f"window: not one of {known}\n")
         window = matching[0]
-    targets = _snapshots(request.app[_POLLER].statuses, window)
-    return web.Response(body=snapshot.encoded(targets), content_type="application/json")
+    statuses = request.app[_POLLER].statuses
+    body = await _rendered(request, lambda: snapshot.encoded([status.snapshot(window) for status in statuses]))
+    return web.Response(body=body, content_type="application/json")
 
 
 async def _index(request: web.Request) -> web.Response:
@@ -101,25 +151,20 @@ async def _index(request: web.Request) -> web.Response:
         cause=query.get("cause"),
         only_troubled=query.get("show") == "trouble",
     )
-    span, steps = overview.trend_scale(statuses, config)
-    trends = poller.trends(span, steps)
 
     def render() -> str:
+        span, steps = overview.trend_scale(statuses, config)
         shown = overview.overview_of(
             statuses,
             config=config,
             time=now,
             trend_span=span,
-            trends=trends,
+            trends={status.state.target: status.state.trends(span, steps) for status in statuses},
             choice=choice,
             is_discovered=poller.discovery.is_done,
             is_targets_file_good=poller.discovery.is_file_good,
         )
         return overview.rendered(shown)
 
-    text = await asyncio.to_thread(render)
+    text = await _rendered(request, render)
     return web.Response(text=text, content_type="text/html", headers=overview.HEADERS)
-
-
-def _snapshots(statuses: list[TargetStatus], window: Duration) -> list[snapshot.TargetSnapshot]:
-    return [status.snapshot(window) for status in statuses]

@@ -243,6 +243,8 @@ BAD_INPUT = [
     pytest.param(("read", DATA / "traces"), ["traces", "cannot be read"], id="read: a folder"),
     pytest.param(("replay", "/no/such"), ["/no/such", "cannot be read"], id="replay: no file"),
     pytest.param(("replay", DATA / "pages"), ["pages", "scrapes.txt.gz"], id="replay: a folder without a trace"),
+    pytest.param(("replay", DATA / "traces" / "healthy", "--at", "100s"), ["healthy", "ends at", "63 s"], id="replay: after the end"),
+    pytest.param(("replay", DATA / "traces" / "healthy", "--at", "3000000000"), ["ends at"], id="replay: years after it"),
     pytest.param(("replay", DATA / "pages" / "pair-t0.prom"), ["pair-t0.prom: line 1"], id="replay: a page"),
 ]  # fmt: skip
 

@@ -176,6 +176,7 @@ def test_the_window_of_the_diagnosis_is_one_of_the_windows(settings, window):
         ("LOG_FORMAT", "json", "log_format", "json"),
         ("WINDOWS", "10m,", "windows", (600,)),
         ("MAX_PAGE_BYTES", "2048", "max_page_bytes", 2048),
+        ("TARGET_HOST", "10.0.0.7", "target_host", "10.0.0.7"),
     ],
 )
 def test_each_kind_of_setting_comes_from_the_environment(name, text, key, value):
@@ -195,6 +196,9 @@ def test_each_kind_of_setting_comes_from_the_environment(name, text, key, value)
             "localhost:8000,http://u:p@h",
             'config: targets[1].url: "http://<hidden>@h": no credentials in a URL;',
         ),
+        ("TARGET_HOST", "", 'config: target_host: "": must be an address or a name, without a port'),
+        ("TARGET_HOST", "$(POD_IP)", 'config: target_host: "$(POD_IP)": must be an address or a name, without a port'),
+        ("TARGET_HOST", "10.0.0.7:8000", 'config: target_host: "10.0.0.7:8000": must be an address or a name, without'),
         ("POLLINTERVAL", "5s", "config: PREFIXWATCH_POLLINTERVAL: there is no such setting; there are PREFIXWATCH_D"),
         ("ACCESS", "x", "config: PREFIXWATCH_ACCESS: there is no such setting"),
     ],
@@ -244,6 +248,25 @@ class TestTargetsFile:
         with pytest.raises(ConfigError) as caught:
             read_targets(file)
         assert str(caught.value) == f"{file}: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        pytest.param("10.0.0.7", "10.0.0.7:8000", id="IPv4"),
+        pytest.param("fd00::7", "[fd00::7]:8000", id="IPv6 gets its brackets"),
+        pytest.param("[fd00::7]", "[fd00::7]:8000", id="IPv6 that has them"),
+        pytest.param("vllm-0.vllm.chat.svc", "vllm-0.vllm.chat.svc:8000", id="a name"),
+    ],
+)
+def test_a_sidecars_target_is_named_by_the_host_that_others_reach_it_at(host, name):
+    loaded = load(None, {"PREFIXWATCH_TARGETS": "http://localhost:8000/metrics", "PREFIXWATCH_TARGET_HOST": host}, {})
+    assert (loaded.name_of(loaded.targets[0]), loaded.targets[0].url) == (name, "http://localhost:8000/metrics")
+
+
+def test_two_hosts_with_one_port_cannot_have_one_name():
+    targets = {"PREFIXWATCH_TARGETS": "http://a:8000,http://b:8000", "PREFIXWATCH_TARGET_HOST": "10.0.0.7"}
+    assert fault_of(None, targets).startswith('config: targets[1]: "10.0.0.7:8000" is targets[0] already')
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ def test_the_json_of_a_replay_has_them(capsys):
         pytest.param(b'{"t": 1, "stored": ["zz"]}\n{}\n', "line 1: not a cache event", id="no hash"),
         pytest.param(b"# SCRAPE 1\n", "line 1: not a cache event", id="a trace of pages"),
         pytest.param(b"\x1f\x8b\x08", "the compressed file is broken", id="cut off"),
+        pytest.param(b"", "no cache event in it", id="empty"),
+        pytest.param(b'{"t": 4e9, "removed": ["1"]}\n', "is of a later time", id="of another time"),
     ],
 )
 def test_events_that_cannot_be_read_are_one_line(tmp_path, capsys, content, fault):

@@ -117,8 +117,9 @@ def _named(watch: TargetWatch, name: str) -> TargetWatch:
         "</title></style></script><base href=//example.org><h1>",
         "x" * 10_000,
         "\u202e\u2067gnorw\n\n",
+        "\x1b]0;owned\x07\x00\x9b31m\ud800 --><!--",
     ],
-    ids=["script", "ends of elements", "10 kB", "direction overrides"],
+    ids=["script", "ends of elements", "10 kB", "direction overrides", "control characters"],
 )
 def test_hostile_values(tab, value, width):
     watch = watched("healthy", name=value)

@@ -191,11 +191,17 @@ class TestReplay:
 
     @pytest.mark.parametrize(
         ("until", "used"),
-        [(None, 4), (0.0, 1), (5.0, 2), (12.0, 3), (1010.0, 3), (1000.0, 1), (2000.0, 4)],
+        [(None, 4), (0.0, 1), (5.0, 2), (12.0, 3), (1010.0, 3), (1000.0, 1), (1015.0, 4), (1020.0, 4)],
     )
     def test_a_moment_is_from_the_start_or_absolute(self, tmp_path, until, used):
         text = "".join(f"# SCRAPE {1000 + 5 * n}\n{text_of(100 * n, 10 * n)}" for n in range(4))
         assert replay(written(tmp_path, text), until=until).used == used
+
+    @pytest.mark.parametrize("until", [30.0, 2000.0])
+    def test_a_moment_after_the_trace_is_said_to_be_so(self, tmp_path, until):
+        text = "".join(f"# SCRAPE {1000 + 5 * n}\n{text_of(100 * n, 10 * n)}" for n in range(4))
+        with pytest.raises(TraceError, match=r"the trace ends at 1015\.000, 15 s from its start, before the moment"):
+            replay(written(tmp_path, text), until=until)
 
     def test_a_moment_before_the_trace_is_said_to_be_so(self, tmp_path):
         file = written(tmp_path, f"# SCRAPE 1790000000\n{FIRST}")

@@ -22,7 +22,7 @@ from edge.polled import CONFIG, Polled, exposition, names, nulls
 from edge.waiting import until
 from prefixwatch.catalog import BY_NAME, METRICS, PREFIX, Group, Kind, budget
 from prefixwatch.config import Config, Duration, TargetConfig
-from prefixwatch.discovery import Target
+from prefixwatch.discovery import DnsName, Target
 from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.fetch import Address
 from prefixwatch.page.dialects import is_wanted
@@ -57,8 +57,8 @@ class Polls(SimpleNamespace):
     """What the application asks of a poller."""
 
     def __init__(self, *statuses: TargetStatus) -> None:
-        discovery = SimpleNamespace(is_file_good=True, is_done=True)
-        super().__init__(statuses=list(statuses), discovery=discovery, is_ready=True, trends=lambda *_: {})
+        discovery = SimpleNamespace(is_file_good=True, is_done=True, dns_names=())
+        super().__init__(statuses=list(statuses), discovery=discovery, is_ready=True)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,10 @@ def test_what_is_exported_is_in_the_catalogue_word_for_word(shown: dict[str, str
 
 
 def test_every_entry_of_the_catalogue_is_exported_by_some_scenario(shown: dict[str, str]) -> None:
-    exported = set[str]().union(*(names(text) for text in shown.values())) | {"targets_file_last_reload_success"}
+    exported = set[str]().union(*(names(text) for text in shown.values())) | {
+        "targets_file_last_reload_success",
+        "dns_addresses",
+    }
     assert BY_NAME.keys() - exported == NOT_RECORDED
 
 
@@ -377,6 +380,17 @@ async def test_a_target_that_is_stale_has_no_engines_and_says_why(engine: Engine
         "up", "target_loading", "poll_duration_seconds", "last_success_timestamp_seconds", "poll_errors_total",
         "build_info", "targets_file_last_reload_success",
     }  # fmt: skip
+
+
+async def test_a_name_without_an_address_can_be_seen(aiohttp_client) -> None:
+    polls = Polls()
+    polls.discovery.dns_names = [
+        DnsName(name="vllm.ml.svc:8000", labels={"namespace": "ml"}, addresses=0),
+        DnsName(name="chat.ml.svc:8000", labels={}, addresses=2),
+    ]
+    text = await scraped(await aiohttp_client(application(CONFIG, polls, polls=False)))
+    assert 'prefixwatch_dns_addresses{dns="vllm.ml.svc:8000",namespace="ml"} 0.0' in text
+    assert 'prefixwatch_dns_addresses{dns="chat.ml.svc:8000",namespace=""} 2.0' in text
 
 
 async def test_targets_come_from_the_configuration_alone(client: TestClient) -> None:

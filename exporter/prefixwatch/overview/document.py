@@ -1,4 +1,4 @@
-"""The whole page, and the headers that go with it. No clock: the time is part of what is shown."""
+"""The whole page, and the header that goes with it. No clock: the time is part of what is shown."""
 
 import base64
 import hashlib
@@ -34,9 +34,6 @@ HEADERS = {
         f"default-src 'none'; style-src {_source(_STYLE)}; script-src {_source(_SCRIPT)}; connect-src 'self';"
         " img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
 }
 
 

@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from prefixwatch.config import Config, Duration
+from prefixwatch.config import Config
 from prefixwatch.figures.figure import Absent
 from prefixwatch.poller import TargetStatus
+from prefixwatch.settings import Duration
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 
 MAX_IN_FULL = 4
@@ -18,7 +19,7 @@ _MIN_SEEN = 1 / 3
 
 _TREND_STEPS, _MIN_STEPS = 40, 8
 _ALL_STEPS = 4000
-"""So many steps are made for a whole page at most: they are made between polls, which wait meanwhile."""
+"""So many steps are made for a whole page at most: polls are slower meanwhile."""
 
 _MIN_REFRESH = Duration(2)
 
@@ -174,7 +175,7 @@ def trend_scale(statuses: Sequence[TargetStatus], config: Config) -> tuple[Durat
         for span in config.windows
         for status in statuses
         for engine in status.state.engines
-        if (window := engine.windows.get(span)) is not None and window.coverage >= _MIN_SEEN
+        if engine.past.coverage(span) >= _MIN_SEEN
     ]
     span = max(seen, default=min(config.windows))
     by_polls = int(span / (1.25 * config.poll_interval))
@@ -203,7 +204,8 @@ def _advice(state: State, status: TargetStatus) -> str | None:
         case State.LOADING:
             return (
                 "An engine answers once its model is loaded: wait. If that takes longer than it should, read the"
-                " engine's log, and see whether this is its address."
+                " engine's log, and see whether this is its address: localhost and 127.0.0.1 are each container's own, and"
+                " an engine that listens there alone is out of reach of all others."
             )
         case State.LATE:
             return "The figures are those of its last answer. They end if it stays away."

@@ -1,0 +1,142 @@
+"""What a scrape is made of: samples by family, in the catalogue's order.
+
+`TextFamilies` writes the text at once, byte for byte as `prometheus_client` would, but several times
+as fast: labels that many samples share are written once. `MetricFamilies` gives that library's own.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.utils import floatToGoString
+
+from prefixwatch.catalog import BY_NAME, METRICS, Kind, Metric
+from prefixwatch.figures.figure import Absent
+
+_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+class Labels:
+    """The labels of a sample, and their text. `labels.plus(name, value)` has one more."""
+
+    __slots__ = ("_kept", "_texts", "text", "values")
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._set(dict(values or {}), {name: _written(name, value) for name, value in (values or {}).items()})
+
+    def _set(self, values: dict[str, str], texts: dict[str, str]) -> None:
+        self.values, self._texts = values, texts
+        self.text = "{" + ",".join([texts[name] for name in sorted(texts)]) + "}" if texts else ""
+        self._kept: dict[tuple[str, str], Self] = {}
+
+    def plus(self, name: str, value: str) -> Self:
+        """Return these labels and one more. The same again is the same object."""
+        kept = self._kept.get((name, value))
+        if kept is None:
+            kept = self._kept[name, value] = type(self).__new__(type(self))
+            kept._set({**self.values, name: value}, {**self._texts, name: _written(name, value)})
+        return kept
+
+
+class Families(ABC):
+    """The families of one scrape, filled sample by sample."""
+
+    def add(self, name: str, labels: Labels, value: float | Absent | None, *, created: float | None = None) -> None:
+        """Add a sample; an absent value adds nothing. Raises KeyError for what the catalogue lacks."""
+        if value is not None and not isinstance(value, Absent):
+            self._put(BY_NAME[name], labels, float(value), created)
+
+    @abstractmethod
+    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None: ...
+
+
+class MetricFamilies(Families):
+    """Families of `prometheus_client`, for a registry of it."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+
+    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None:
+        family = self._families.get(metric.name)
+        if family is None:
+            kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+            family = self._families[metric.name] = kind(metric.full_name, metric.help, labels=tuple(labels.values))
+        values = list(labels.values.values())
+        if isinstance(family, CounterMetricFamily):
+            family.add_metric(values, value, created=created)
+        else:
+            family.add_metric(values, value)
+
+    def filled(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """Yield the families that have samples."""
+        return (self._families[metric.name] for metric in METRICS if metric.name in self._families)
+
+
+@dataclass(slots=True)
+class _Lines:
+    """A family's lines. `created`: of its `_created` samples, which are a family of their own in the classic format."""
+
+    name: str
+    created_name: str
+    is_wanted: bool
+    is_created_wanted: bool
+    samples: list[str] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+
+
+class TextFamilies(Families):
+    """The text of a scrape: OpenMetrics 1.0, or the classic format 0.0.4. `names`: only samples called so."""
+
+    def __init__(self, *, is_openmetrics: bool, names: Collection[str] | None = None) -> None:
+        self._is_openmetrics = is_openmetrics
+        self._lines: dict[str, _Lines] = {}
+        for metric in METRICS:
+            created = metric.full_name.removesuffix("_total") + "_created"
+            self._lines[metric.name] = lines = _Lines(
+                name=metric.full_name,
+                created_name=created,
+                is_wanted=names is None or metric.full_name in names,
+                is_created_wanted=metric.kind is Kind.COUNTER and (names is None or created in names),
+            )
+            if is_openmetrics:
+                lines.created = lines.samples
+
+    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None:
+        lines = self._lines[metric.name]
+        if lines.is_wanted:
+            lines.samples.append(f"{lines.name}{labels.text} {_number(value)}\n")
+        if created is not None and lines.is_created_wanted:
+            lines.created.append(f"{lines.created_name}{labels.text} {_number(created)}\n")
+
+    def text(self) -> bytes:
+        """Return the text of all families that have samples."""
+        written: list[str] = []
+        for metric in METRICS:
+            lines = self._lines[metric.name]
+            is_counter = metric.kind is Kind.COUNTER
+            if self._is_openmetrics and lines.samples:
+                name = metric.full_name.removesuffix("_total") if is_counter else metric.full_name
+                written += self._head(name, metric, metric.kind), *lines.samples
+            elif not self._is_openmetrics and (lines.samples or lines.created):
+                written += self._head(metric.full_name, metric, metric.kind), *lines.samples
+                if lines.created:
+                    written += self._head(lines.created_name, metric, Kind.GAUGE), *lines.created
+        if self._is_openmetrics:
+            written.append("# EOF\n")
+        return "".join(written).encode()
+
+    def _head(self, name: str, metric: Metric, kind: Kind) -> str:
+        text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
+        if self._is_openmetrics:
+            text = text.replace('"', r"\"")
+        return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+
+
+def _written(name: str, value: str) -> str:
+    return f'{name}="{value.translate(_ESCAPES)}"'
+
+
+def _number(value: float) -> str:
+    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
