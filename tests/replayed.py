@@ -4,7 +4,7 @@ import asyncio
 import copy
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,9 +60,6 @@ class ReplayedPoller:
         self.watches = list(watches)
         self.statuses = [status_of(watch, spans=spans) for watch in watches]
         self.discovery = SimpleNamespace(is_file_good=None, is_done=True)
-
-    def trends(self, seconds: float, count: int) -> Mapping[str, Mapping[tuple[str, str], list[float | None]]]:
-        return {watch.target: watch.trends(seconds, count) for watch in self.watches}
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from prefixwatch.addresses import without_credentials
 from prefixwatch.eventchannel import Channel, ChannelStatus
 from prefixwatch.figures.events import EventTally
 from prefixwatch.figures.remembered import DEFAULT_BOUND
@@ -67,7 +68,10 @@ def endpoint_at(text: str, host: str) -> str:
     """
     match = _ENDPOINT.fullmatch(text)
     if match is None or (match[2] and not 0 < int(match[2]) <= 65535):
-        raise ValueError(f'"{text}" is not a ZeroMQ endpoint; use a form like "tcp://*:5557" or "tcp://localhost:5557"')
+        shown = without_credentials(text)
+        raise ValueError(
+            f'"{shown}" is not a ZeroMQ endpoint; use a form like "tcp://*:5557" or "tcp://localhost:5557"'
+        )
     if match[1] != "*":
         return text
     return f"tcp://{f'[{host}]' if ':' in host else host}:{match[2]}"

@@ -33,9 +33,18 @@ class _Row(msgspec.Struct):
 def recorded_events(path: Path) -> Iterator[tuple[str, CacheEvent]]:
     """Yield (engine, event) of a file, or of a folder that holds one.
 
-    Raises `TraceError` for what cannot be read. A last line that was cut off is left out.
+    Raises `TraceError` for what cannot be read, or holds no event. A last line that was cut off is left out.
     """
     file = _found(path)
+    is_empty = True
+    for found in _read(file):
+        is_empty = False
+        yield found
+    if is_empty:
+        raise TraceError(f"{file}: line 1: no cache event in it: was anything recorded?")
+
+
+def _read(file: Path) -> Iterator[tuple[str, CacheEvent]]:
     decode = msgspec.json.Decoder(_Row).decode
     number = 0
     try:

@@ -14,6 +14,7 @@ import msgspec
 
 from prefixwatch.config import Access
 from prefixwatch.names import Names
+from prefixwatch.settings import read_token
 
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 _MAX_VERSION_BYTES = 4096
@@ -107,7 +108,7 @@ class Fetcher:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
         options: _Options = {"headers": headers, "ssl": self._context(access) or True}
         if access.bearer_token_file:
-            headers["Authorization"] = f"Bearer {_token(Path(access.bearer_token_file))}"
+            headers["Authorization"] = f"Bearer {read_token(Path(access.bearer_token_file))}"
         if address.server_name:
             headers["Host"] = address.server_name
             if url.startswith("https:"):
@@ -127,13 +128,6 @@ class Fetcher:
             self._contexts = {known: kept for known, kept in self._contexts.items() if known[0] != access}
             self._contexts[key] = context
         return context
-
-
-def _token(file: Path) -> str:
-    token = file.read_bytes().strip()
-    if not token or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise ValueError(f"{file}: not one token: it must be a line of ASCII without spaces")
-    return token.decode("ascii")
 
 
 def _of_fault(error: Exception, *, is_tls: bool) -> FetchError:

@@ -155,6 +155,7 @@ class TargetPoller:
             self._release_asked = started
             self._release = await self._fetcher.release(self.target.address)
         async with self._turn:
+            await asyncio.sleep(0)  # one round of the loop belongs to the sockets
             return self._state_after(body, started)
 
     def _state_after(self, body: Body, started: float) -> TargetState:

@@ -59,7 +59,8 @@ class Processes:
             verdict = Verdict.SEVERAL
         else:
             began = max((part for part in mark[:2] if part is not None), default=None)
-            is_new = began is None or began > time_before
+            # One that will begin only after this page has another clock than ours: then values tell.
+            is_new = began is None or (began > time_before and (began <= page.time or has_fallen))
             verdict = Verdict.RESTARTED if is_new else Verdict.UNCLEAR
         if mark != _NOTHING:  # else a page without engines, which says nothing of who answered
             if current is None or _states_start(mark) or not _states_start(current):
@@ -71,7 +72,8 @@ class Processes:
         elif page.time < self._several_until:
             return Verdict.SEVERAL
         elif verdict is not Verdict.SAME and self._several_until > float("-inf"):
-            self._seen = deque([mark], maxlen=MAX_SEEN)
+            # Those of long ago may be gone; the one before this must be known again when it is back.
+            self._seen = deque([mark if current is None else current, mark], maxlen=MAX_SEEN)
         return verdict
 
     def _fallen(self, *, is_marked: bool) -> Verdict:
@@ -95,15 +97,21 @@ def _is_same(one: _Mark, other: _Mark) -> bool:
     """Compare what both state. Without any of it: some engine stands on both pages."""
     both = _stated(one, other)
     if both:
-        return all(a == b for a, b in both)
+        return both[0] == both[1]
     return not (one[2] and other[2]) or bool(one[2] & other[2])
 
 
 def _is_known_as(mark: _Mark, seen: _Mark) -> bool:
     """Say whether something that both state shows that they are one process."""
     both = _stated(mark, seen)
-    return all(a == b for a, b in both) if both else bool(mark[2] & seen[2])
+    return both[0] == both[1] if both else bool(mark[2] & seen[2])
 
 
-def _stated(one: _Mark, other: _Mark) -> list[tuple[float, float]]:
-    return [(a, b) for a, b in zip(one[:2], other[:2], strict=True) if a is not None and b is not None]
+def _stated(one: _Mark, other: _Mark) -> tuple[float, float] | None:
+    """Return what both state: when their counters began, else when their processes started.
+
+    The second is not asked where the first is known: it is worked out from the host's clock, and
+    moves with it.
+    """
+    pairs = zip(one[:2], other[:2], strict=True)
+    return next(((a, b) for a, b in pairs if a is not None and b is not None), None)

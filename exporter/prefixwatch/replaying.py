@@ -15,7 +15,7 @@ from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 from prefixwatch.targetwatch import Refused, TargetWatch
-from prefixwatch.trace import TraceError, scrapes
+from prefixwatch.trace import Scrape, TraceError, scrapes
 
 _UNIX_SECONDS = 1e8
 """From here on a moment is unix seconds (1973), below it seconds from the start of a trace."""
@@ -84,17 +84,15 @@ class RecordedFeed:
 def replay(path: Path, *, until: float | None = None, kv_events: Path | None = None) -> Replayed:
     """Replay a trace up to `until`: unix seconds, or seconds from its start where that is small.
 
-    `kv_events`: recorded cache events of the same time. A scrape whose page is broken or cut off moves nothing, as in a poll. Raises `TraceError`
-    where the file is no trace, or no scrape of it could be used.
+    `kv_events`: recorded cache events of the same time. A scrape whose page is broken or cut off moves
+    nothing, as in a poll. Raises `TraceError` where the file is no trace, no scrape of it could be
+    used, or `until` or the events lie outside of its time.
     """
     reader, interpreter = PageReader(is_wanted), Interpreter()
     feed = RecordedFeed(kv_events) if kv_events else None
     watch = TargetWatch(_text(path.name or str(path)), feed=feed)
-    used, faults, start, is_up = 0, [], None, False
-    for scrape in scrapes(path):
-        start = scrape.time if start is None else start
-        if until is not None and scrape.time > (until if until >= min(start, _UNIX_SECONDS) else start + until):
-            break
+    used, faults, is_up = 0, [], False
+    for scrape in _up_to(until, path):
         is_up = False
         if feed is not None:
             feed.take(scrape.time)
@@ -114,11 +112,33 @@ def replay(path: Path, *, until: float | None = None, kv_events: Path | None = N
             watch.fail(str(error))
         else:
             used, is_up = used + 1, True
-    if start is not None and until is not None and _UNIX_SECONDS <= until < start:
-        raise TraceError(f"{path}: line 1: the trace begins at {start:.3f}, after the moment asked for")
     if not used:
         raise TraceError(f"{path}: {faults[0] if faults else 'line 1: no scrape of this trace gave a page'}")
+    if feed is not None and until is None and not feed.tallies():
+        raise TraceError(f"{kv_events}: every cache event in it is of a later time than {path}")
     return Replayed(watch=watch, used=used, unused=len(faults), first_fault=faults[0] if faults else None, is_up=is_up)
+
+
+def _up_to(until: float | None, path: Path) -> Iterator[Scrape]:
+    """Yield the scrapes up to a moment, which must lie within the trace, or little more than an interval behind it."""
+    start = last = moment = None
+    interval = 0.0
+    for scrape in scrapes(path):
+        if start is None:
+            start = scrape.time
+            if until is not None and _UNIX_SECONDS <= until < start:
+                raise TraceError(f"{path}: line 1: the trace begins at {start:.3f}, after the moment asked for")
+            if until is not None:  # a trace may have seconds of its own, below what would be unix seconds
+                moment = until if until >= min(start, _UNIX_SECONDS) else start + until
+        if moment is not None and scrape.time > moment:
+            return
+        interval = 0.0 if last is None else scrape.time - last
+        last = scrape.time
+        yield scrape
+    if start is not None and last is not None and moment is not None and moment > last + 1.5 * interval:
+        raise TraceError(
+            f"{path}: the trace ends at {last:.3f}, {last - start:.0f} s from its start, before the moment asked for"
+        )
 
 
 def _text(name: str) -> str:

@@ -21,6 +21,12 @@ from prefixwatch.watch import EngineState, EngineWatch
 ACCEPT_AFTER = 3
 """Pages in a row that lack what was there before, until that counts as the engine's new shape."""
 
+MAX_ENGINES = 256
+"""So many engines a page may have: with more, some label is taken for an engine's that has no bound."""
+
+MAX_COUNTERS = 1000
+"""So many counters a page may have of one engine: vLLM has about 150."""
+
 SEVERAL_ENGINES = (
     "several engines answer on this address in turn (a load-balanced Service?): watch each pod's own address"
 )
@@ -79,25 +85,32 @@ class TargetWatch:
         self._feed = feed
         self._processes = Processes()
         self._incomplete = 0
+        self._lacking: dict[tuple[str, str], set[str]] = {}
 
     def add(self, page: PageReading) -> None:
         """Take what a page says. Raises `Refused` for one that moves no baseline."""
         if self.page is not None and page.time <= self.page.time:
             raise Refused("time_went_back", f"time went from {self.page.time:.3f} to {page.time:.3f}")
+        _refuse_unbounded(page)
         has_fallen = any(
             self.engines[key].has_fallen(reading) for reading in page.engines if (key := _key(reading)) in self.engines
         )
         verdict = self._processes.judge(page, has_fallen=has_fallen)
         if verdict is Verdict.SEVERAL:
             self.engines.clear()
+            self._lacking.clear()
             self.page = page
             raise Refused("several_engines", SEVERAL_ENGINES)
         if verdict is Verdict.SAME:
             self._refuse_incomplete(page)
+        else:
+            self._lacking.clear()
         self._incomplete = 0
         self.page, self.error = page, page.why_empty
-        for key in self.engines.keys() - {_key(reading) for reading in page.engines}:
+        there = {_key(reading) for reading in page.engines}
+        for key in self.engines.keys() - there:
             del self.engines[key]
+        self._lacking = {key: names for key, names in self._lacking.items() if key in there}
         with self._lock:
             self._add(page, verdict)
 
@@ -106,7 +119,8 @@ class TargetWatch:
         tallies = self._feed.tallies() if self._feed else {}
         for reading in page.engines:
             engine = self.engines.get(_key(reading))
-            if engine is None:
+            if engine is None or engine.history.names > 2 * MAX_COUNTERS:
+                # Where labels change all the time, a history would grow without end: it begins anew.
                 engine = EngineWatch(self._spans, thresholds=self._thresholds, hold=Hold(self._hold_seconds))
                 self.engines[_key(reading)] = engine
             engine.tally = tallies.get(reading.engine)
@@ -135,10 +149,6 @@ class TargetWatch:
         """The releases that the newest page may come from."""
         return self.page.era if self.page else Era()
 
-    def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
-        """Return each engine's token hit ratio over the last `seconds`, by (model name, engine)."""
-        return {key: engine.trend(seconds, count, self.era) for key, engine in self.engines.items()}
-
     def fail(self, error: str) -> None:
         """Note that a poll gave nothing to read, and why."""
         self.error = error
@@ -158,14 +168,23 @@ class TargetWatch:
             )
 
     def _refuse_incomplete(self, page: PageReading) -> None:
-        """Refuse a page that lacks what the last one had: it was cut off, or is being written."""
+        """Refuse a page that lacks what the last one had: it was cut off, or is being written.
+
+        Where that goes on it is taken for the engine's new shape, whose history begins anew, and once
+        more where what was lacking comes back: else a window would hold some counters for all of its
+        time, and others not.
+        """
         readings = {_key(reading): reading for reading in page.engines}
-        for key, engine in self.engines.items():
+        for key, engine in list(self.engines.items()):
             reading = readings.get(key)
             missing = engine.lacks(reading) if reading else ["all of an engine's counters"]
             if missing and self._incomplete + 1 < ACCEPT_AFTER:
                 self._incomplete += 1
                 raise Refused("incomplete", f"the page lacks {missing[0]}, which was there before: was it cut off?")
+            back = self._lacking.get(key, set()) & reading.counters.keys() if reading else set()
+            if missing or back:
+                del self.engines[key]
+                self._lacking[key] = self._lacking.get(key, set()).union(missing) - back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +197,10 @@ class TargetState:
     error: str | None
     engines: tuple[EngineState, ...]
     channels: tuple[ChannelStatus, ...] = ()
+
+    def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
+        """Return each engine's token hit ratio in steps, oldest first, by (model name, engine)."""
+        return {_key(engine.reading): engine.trend(seconds, count) for engine in self.engines}
 
     def snapshot(self, seconds: float | None = None, *, is_up: bool = True) -> TargetSnapshot:
         """Return the target's figures over the last `seconds`, or over everything seen."""
@@ -196,6 +219,21 @@ class TargetState:
             engines=engines,
             error=self.error,
         )
+
+
+def _refuse_unbounded(page: PageReading) -> None:
+    """Refuse a page with more engines, or counters of one, than any deployment has."""
+    if len(page.engines) > MAX_ENGINES:
+        raise Refused(
+            "too_many_engines",
+            f"{len(page.engines)} engines on one page, more than {MAX_ENGINES}: is a label of it without bound?",
+        )
+    for reading in page.engines:
+        if len(reading.counters) > MAX_COUNTERS:
+            raise Refused(
+                "too_many_counters",
+                f"{len(reading.counters)} counters of one engine, more than {MAX_COUNTERS}: is a label without bound?",
+            )
 
 
 def _key(reading: Reading) -> tuple[str, str]:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 
 from prefixwatch.diagnosis import Diagnosis, EventEvidence, Hold, Thresholds, diagnose
 from prefixwatch.figures import eviction, ratios
-from prefixwatch.figures.engine import NO_EVENTS, RESTARTS, WindowFigures, may_retry, window_figures
+from prefixwatch.figures.engine import CHANGES, NO_EVENTS, RESTARTS, WindowFigures, may_retry, window_figures
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
-from prefixwatch.figures.history import History, Window
+from prefixwatch.figures.history import History
 from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, lost_requests
 from prefixwatch.figures.savings import COLUMNS, TokenCost, saving, token_cost
 from prefixwatch.figures.standstill import Standstill
+from prefixwatch.figures.windows import Past, Window
 from prefixwatch.page.caveats import Era
 from prefixwatch.page.reading import Reading
 from prefixwatch.snapshot import EngineFigures
@@ -72,7 +73,7 @@ class EngineWatch:
         `process_start`: unix seconds at which the process started that answered, where it says so.
         """
         last, self.last = self.last, reading
-        restarted = restarted or (last is not None and _began_anew(last, reading))
+        restarted = restarted or (counts and last is not None and _began_anew(last, reading))
         born = {
             key
             for key in reading.counters.keys() - last.counters.keys()
@@ -90,12 +91,15 @@ class EngineWatch:
             self.restarts += 1
             ended = min(process_start or min(reading.created.values(), default=reading.time), reading.time)
             lost = lost_requests(self.history.window(_RATE_SECONDS, end=last.time), ended - last.time)
+        elif last is not None and not counts:
+            lost = lost_requests(self.history.window(_RATE_SECONDS, end=last.time), reading.time - last.time)
         else:
             lost = 0.0
         written = eviction.written_tokens(grown)
         added, ledger = self.requests.observe(grown, reading)
         added[LOST] = lost
         added[RESTARTS] = float(restarted and last is not None)
+        added[CHANGES] = float(not counts and last is not None)
         added[_WRITTEN] = 0.0 if isinstance(written, Absent) else written
         saved = saving(self.cost, added.get("own/cached_tokens", 0.0))
         if not isinstance(saved, Absent):  # a zero would say that nothing was saved
@@ -135,14 +139,6 @@ class EngineWatch:
             unknown_past=self.tally.unknown_past(is_pool_filled=None if isinstance(filled, Absent) else filled),
         )
 
-    def trend(self, seconds: float, count: int, era: Era) -> list[float | None]:
-        """Return the token hit ratio of the last `seconds` in `count` steps, oldest first."""
-        ratio_of = [
-            None if step is None else ratios.token_hit_ratio(step.increases, may_retry=may_retry(era))
-            for step in self.history.steps(seconds, count)
-        ]
-        return [None if isinstance(value, Absent) else value for value in ratio_of]
-
     def steps(self, seconds: float | None, count: int, era: Era) -> list[WindowFigures]:
         """Return the figures of the last `seconds` (None: of everything seen) in `count` windows in a row."""
         whole = self.history.window(seconds)
@@ -161,51 +157,49 @@ class EngineWatch:
         """
         assert self.last is not None
         wanted = {*spans} if diagnosed is None else {*spans, diagnosed}
-        windows = {span: self.history.window(span) for span in wanted}
+        past = self.history.past()
         state = EngineState(
             reading=self.last,
-            windows=windows,
-            levels={span: self.requests.level_later(window) for span, window in windows.items() if window is not None},
-            events={span: self.event_figures(window) for span, window in windows.items()},
+            past=past,
+            spans=tuple(wanted),
+            level=self.requests.level_later(),
+            events={span: self.event_figures(past.window(span)) for span in wanted} if self.tally else {},
             emptied_at=self.tally.emptied_at if self.tally else None,
             sampling_rate=self.tally.sampling_rate if self.tally else None,
             era=era,
             frozen=self.standstill.reason,
             was_emptied=self.was_emptied,
             restarts=self.restarts,
-            own=self.history.totals("own/"),
             began=self.began or 0.0,
             cost=self.cost,
             thresholds=self.thresholds,
         )
         if diagnosed is None:
             return state
-        window, found = windows[diagnosed], state.figures(diagnosed).diagnosis
-        if (
-            isinstance(found, Absent)
-            or window is None
-            or window.seconds < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed)
-        ):
+        judged = state.window_figures(diagnosed)
+        seen = past.seconds(diagnosed)
+        if seen is None or seen < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
             held: Diagnosis | Absent = Absent("too little was seen yet for a diagnosis")
         else:
-            held = self.hold.update(self.last.time, found)
-        return replace(state, held=held, diagnosed=diagnosed)
+            held = self.hold.update(self.last.time, state.diagnosis(judged, diagnosed))
+        return replace(state, held=held, diagnosed=diagnosed, judged=judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineState:
     """One engine at one moment, immutable: figures can be derived from it anywhere, any time.
 
-    `windows` by the length asked for, None for everything seen; a value of None: fewer than two
-    readings; `levels` gives the request level of those that are there, `events` what cache events
-    say; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its counters
-    count as frozen, if they do. `own`: the exporter's own counters since the watch `began` (unix
-    seconds). `held`: the diagnosis that holds for the span `diagnosed`, where one is held.
+    `spans`: the lengths of windows that were asked for, None for everything seen; `past` gives the
+    windows, `level` the request level of one, `events` what cache events say of each span, where they
+    are watched; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its
+    counters count as frozen, if they do. The watch `began` then (unix seconds). `held`: the diagnosis
+    that holds for the span `diagnosed`, where one is held, `judged`: the figures of that span.
     """
 
     reading: Reading
-    windows: Mapping[float | None, Window | None]
-    levels: Mapping[float | None, Callable[[], RequestLevel]]
+    past: Past
+    spans: tuple[float | None, ...]
+    level: Callable[[Window], RequestLevel]
     events: Mapping[float | None, EventFigures]
     emptied_at: float | None
     sampling_rate: float | None
@@ -213,36 +207,69 @@ class EngineState:
     frozen: str | None
     was_emptied: bool
     restarts: int
-    own: Mapping[str, float]
     began: float
     cost: TokenCost | Absent
     thresholds: Thresholds
     held: Diagnosis | Absent | None = None
     diagnosed: float | None = None
+    judged: WindowFigures | None = None
+
+    @property
+    def windows(self) -> dict[float | None, Window | None]:
+        """The windows by their length; None: fewer than two readings."""
+        return {span: self.past.window(span) for span in self.spans}
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The exporter's own counters since the watch began."""
+        return self.past.sums("own/")
+
+    def trend(self, seconds: float, count: int) -> list[float | None]:
+        """Return the token hit ratio of the last `seconds` in `count` steps, oldest first."""
+        ratio_of = [
+            None if step is None else ratios.token_hit_ratio(step.increases, may_retry=may_retry(self.era))
+            for step in self.past.steps(seconds, count)
+        ]
+        return [None if isinstance(value, Absent) else value for value in ratio_of]
 
     def figures(self, seconds: float | None = None, *, require_coverage: bool = False) -> EngineFigures:
         """Return the figures of the last `seconds`, or of everything seen.
 
         `require_coverage`: all are absent where the history is much shorter than that.
         """
-        window = self.windows[seconds]
-        absent = None
-        if window is None:
-            absent = Absent("only one reading yet: a window needs two")
-        elif require_coverage and window.coverage < MIN_COVERAGE:
-            absent = Absent(f"window not yet covered: {window.seconds:.0f} s of {seconds:.0f} s")
-            window = None
-        level = self.levels[seconds]() if window is not None else None
-        figures = window_figures(
-            self.reading, window, level=level, cost=self.cost, events=self.events[seconds], absent=absent,
-            era=self.era, frozen=self.frozen, was_emptied=self.was_emptied,
-        )  # fmt: skip
+        figures = self.window_figures(seconds, require_coverage=require_coverage)
         if self.held is not None and seconds == self.diagnosed:
             return EngineFigures.of(figures, self.held)
-        found = absent or diagnose(
-            figures, thresholds=self.thresholds, events=evidence(self.events[seconds]), age=self._age()
-        )
-        return EngineFigures.of(figures, found)
+        why = self._why_absent(seconds, require_coverage=require_coverage)
+        return EngineFigures.of(figures, why or self.diagnosis(figures, seconds))
+
+    def window_figures(self, seconds: float | None = None, *, require_coverage: bool = False) -> WindowFigures:
+        """Return the same figures without what they point to."""
+        absent = self._why_absent(seconds, require_coverage=require_coverage)
+        if absent is None and seconds == self.diagnosed and self.judged is not None:
+            return self.judged
+        window = None if absent else self.past.window(seconds)
+        level = self.level(window) if window is not None else None
+        return window_figures(
+            self.reading, window, level=level, cost=self.cost, events=self._events(seconds), absent=absent,
+            era=self.era, frozen=self.frozen, was_emptied=self.was_emptied,
+        )  # fmt: skip
+
+    def diagnosis(self, figures: WindowFigures, seconds: float | None) -> Diagnosis:
+        """Return what figures over `seconds` point to."""
+        return diagnose(figures, thresholds=self.thresholds, events=evidence(self._events(seconds)), age=self._age())
+
+    def _why_absent(self, seconds: float | None, *, require_coverage: bool) -> Absent | None:
+        """Return why there are no figures of that window, None where there are."""
+        seen = self.past.seconds(seconds)
+        if seen is None:
+            return Absent("only one reading yet: a window needs two")
+        if require_coverage and self.past.coverage(seconds) < MIN_COVERAGE:
+            return Absent(f"window not yet covered: {seen:.0f} s of {seconds:.0f} s")
+        return None
+
+    def _events(self, seconds: float | None) -> EventFigures:
+        return self.events.get(seconds, NO_EVENTS)
 
     def _age(self) -> float | None:
         """Return for how long the cache has been filling, None where that is not known."""

@@ -301,7 +301,9 @@ BATCH.add(
     Case(
         series=named("0+0x60 2+0x60"),
         queries=[*state(UNREACHABLE, "5m", pending=1), *fires(UNREACHABLE, 30, resolved=100)],
-        alerts=[(UNREACHABLE, "30m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable, name"]])],
+        alerts=[
+            (UNREACHABLE, "30m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable, name"]])
+        ],
     ),
 )
 add("unreachable: not a name that was scaled to none overnight", named("2+0x30 0+0x600"), never(UNREACHABLE, 600))

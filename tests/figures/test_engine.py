@@ -7,8 +7,8 @@ import pytest
 
 from prefixwatch.figures.engine import WindowFigures, may_retry, since_start, window_figures
 from prefixwatch.figures.figure import Absent, Estimate
-from prefixwatch.figures.history import Window
 from prefixwatch.figures.savings import Saving, TokenCost
+from prefixwatch.figures.windows import Window
 from prefixwatch.page.caveats import Era
 from prefixwatch.page.reading import CacheConfig
 from readings import CONFIG, histogram, reading

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefixwatch.figures.history import POINTS_PER_WINDOW, History, Window
+from prefixwatch.figures.history import POINTS_PER_WINDOW, History
+from prefixwatch.figures.windows import Window
 
 HOUR = 3600.0
 SPANS = (60.0, 300.0, HOUR)
@@ -282,3 +283,28 @@ def test_an_hour_of_polls_costs_little() -> None:
 
 def test_without_windows_everything_is_kept() -> None:
     assert len(history_of(range(1000))._points) == 1000
+
+
+def test_a_past_stays_what_it_is():
+    history = History([60.0])
+    for time in range(0, 200, 5):
+        history.add(float(time), {"a": 2.0 * time, "still": 7.0}, {"load": float(time % 50)})
+        history.accumulate({"own/a": 1.0}, np.array([float(time)]))
+    past = history.past()
+    before = [past.window(60.0), past.window(), past.sums("own/"), past.steps(60.0, 4), past.coverage(60.0)]
+    for time in range(200, 500, 5):
+        history.add(float(time), {"a": 3.0 * time, "still": 8.0, "new": float(time)}, {"load": 99.0, "other": 1.0})
+        history.accumulate({"own/a": 1.0, "own/b": 1.0}, np.array([float(time)]))
+    again = [past.window(60.0), past.window(), past.sums("own/"), past.steps(60.0, 4), past.coverage(60.0)]
+    assert repr(again) == repr(before)
+    assert again[0].increases == {"a": 120.0, "still": 0.0, "own/a": 12.0}
+    assert history.window(60.0).increases.keys() == {"a", "still", "new", "own/a", "own/b"}
+
+
+def test_what_first_moves_later_was_zero_before():
+    history = History()
+    for time, late in ((0, 5.0), (1, 5.0), (2, 5.0), (3, 9.0), (4, 9.0)):
+        history.add(float(time), {"late": late, "a": float(time)}, {})
+    assert history.window(end=2.0).increases == {"late": 0.0, "a": 2.0}
+    assert history.window().increases == {"late": 4.0, "a": 4.0}
+    assert history.intervals(["late", "a"]).tolist() == [[0, 1], [4, 1], [0, 1]]

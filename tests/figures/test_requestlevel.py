@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from prefixwatch.figures.figure import Absent, Estimate
-from prefixwatch.figures.history import History, Window
+from prefixwatch.figures.history import History
 from prefixwatch.figures.requestlevel import (
     BOUNDS,
     LOST,
@@ -17,6 +17,7 @@ from prefixwatch.figures.requestlevel import (
     level_since_start,
     lost_requests,
 )
+from prefixwatch.figures.windows import Window
 from prefixwatch.page.reading import CacheConfig, Reading
 from readings import CONFIG, histogram, reading
 

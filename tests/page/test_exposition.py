@@ -2,6 +2,7 @@
 
 import math
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -335,6 +336,27 @@ class TestMemory:
             assert samples(page) == [(Q, {"model_name": f"{name}{n}"}, n)]
         assert sum(map(sys.getsizeof, shared._known)) < 10_000
 
+    @pytest.mark.parametrize(
+        "line",
+        [
+            pytest.param(f'{Q}{{a="%s{"x" * 1000}"}} 1\n', id="texts"),
+            pytest.param(f'{Q}{{a="%s{"x" * 5000}"}} 1\n', id="texts too long to remember"),
+            pytest.param(f"# %s{'x' * 5000} comment\n", id="comments"),
+        ],
+    )
+    def test_what_is_remembered_is_bounded_in_bytes(self, monkeypatch, line):
+        monkeypatch.setattr(exposition, "MAX_BYTES", 100_000)
+        one = reader()
+        tracemalloc.start()
+        try:
+            for size in range(40, 80):  # each another number of lines: a layout of its own
+                body = "".join(line % f"{size}-{n}" for n in range(size))
+                one.read(body.encode())
+                one.read(body.encode())
+            assert tracemalloc.get_traced_memory()[0] < 3_000_000, "all of it are 10 MB"
+        finally:
+            tracemalloc.stop()
+
     def test_a_page_above_what_is_remembered_is_read_all_the_same(self, monkeypatch):
         monkeypatch.setattr(exposition, "MAX_TEXTS", 10)
         body = "".join(f'{Q}{{a="{n}"}} {n}\n' for n in range(30))
@@ -352,6 +374,11 @@ def test_labels_without_bound_are_an_error():
     body = "".join(f'{Q}{{a="{n}"}} 1\n' for n in range(100_000)).encode()
     with pytest.raises(PageError, match="100000 samples of wanted families, more than 50000"):
         reader().read(body)
+
+
+def test_lines_without_bound_are_an_error():
+    with pytest.raises(PageError, match="8388608 lines, more than 300000"):
+        reader().read(b"\n" * 2**23)
 
 
 def test_a_hundred_thousand_label_sets_of_others_are_passed_over():

@@ -578,6 +578,20 @@ def place(engine: str = "", model: str = "", **others: str) -> dict[str, str]:
             + page(PAIR, place("0", "m", WorkerId="w2"), spelling="ray_vllm_"),
             [("m", "0/w1", {"hit_tokens": 830}), ("m", "0/w2", {"hit_tokens": 830})], [], id="workers alone",
         ),
+        pytest.param(
+            page({"prefix_cache_hits_total": 5}, place("", "m")) + page({"prompt_tokens_total": 7}, place("0", "m")),
+            [("m", "0", {"hit_tokens": 5, "prompt_tokens": 7})], [], id="engine 0 under two label sets",
+        ),
+        pytest.param(
+            page({"prefix_cache_hits_total": 5}, place("", "m"))
+            + page({"prompt_tokens_total": 7}, place("0", "m")) + page({"prompt_tokens_total": 8}, place("1", "m")),
+            [("m", "0", {"prompt_tokens": 7}), ("m", "1", {"prompt_tokens": 8})], ["unassigned_series"],
+            id="of which of two engines is not said",
+        ),
+        pytest.param(
+            page(PAIR, place("0/a", "m")) + page({"prompt_tokens_total": 7}, place("0", "m", pod="a")),
+            [("m", "0/a", {"prompt_tokens": 7})], ["unassigned_series"], id="one called as another would be shown",
+        ),
     ],
 )  # fmt: skip
 def test_whose_a_series_is(text, expected, caveats):

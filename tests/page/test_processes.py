@@ -36,6 +36,8 @@ def verdicts(pages: list[PageReading], falls: tuple[int, ...] = ()) -> list[Verd
             id="two restarts",
         ),
         pytest.param([(1000, 10, 5), (1005, 20, 15)], [SAME, UNCLEAR], id="another, older than the last page"),
+        pytest.param([(1000, 10, 5), (1005, 10, 3605)], [SAME, SAME], id="the host's clock was set: only the start moves"),
+        pytest.param([(1000, 10, 5), (1005, 3610, 5)], [SAME, UNCLEAR], id="began after this page: another clock"),
         pytest.param(
             [(1000, 10, 5), (1005, 20, 15), (1010, 20, 15)], [SAME, UNCLEAR, SAME], id="another that stays is believed"
         ),
@@ -65,6 +67,10 @@ def verdicts(pages: list[PageReading], falls: tuple[int, ...] = ()) -> list[Verd
 )  # fmt: skip
 def test_a_process_is_told_by_its_start(pages, expected):
     assert verdicts([page(*one) for one in pages]) == expected
+
+
+def test_a_restart_of_an_engine_whose_clock_is_ahead_is_told_by_its_values():
+    assert verdicts([page(1000, 10), page(1005, 1060)], falls=(1,)) == [SAME, RESTARTED]
 
 
 def test_a_page_without_engines_is_no_process():
@@ -108,6 +114,11 @@ def test_an_address_is_believed_again_after_it_answered_for_one_alone():
 def test_a_restart_after_that_is_one():
     pages = [page(1000, 10), page(1005, 20), page(1010, 10), page(2000, 10), page(2005, 2003), page(2010, 2003)]
     assert verdicts(pages)[3:] == [SAME, RESTARTED, SAME]
+
+
+def test_a_second_time_in_turn_is_known_as_soon_as_the_first_is_back():
+    again = [page(2000, 10), page(2005, 30), page(2010, 10)]
+    assert verdicts([page(1000, 10), page(1005, 20), page(1010, 10), *again])[3:] == [SAME, UNCLEAR, SEVERAL]
 
 
 def test_what_is_remembered_is_bounded():

@@ -190,8 +190,12 @@ def test_after_three_pages_in_a_row_it_is_the_engines_new_shape() -> None:
             watch.add(without(at(1000 + poll, 10 + poll), "hit_tokens"))
     watch.add(without(at(1003, 13), "hit_tokens"))
     watch.add(without(at(1004, 14), "hit_tokens"))
-    assert figures(watch).requests == 4.0
-    assert isinstance(figures(watch, 1.0).token_hit_ratio, Absent), "no hits since"
+    assert figures(watch).requests == 1.0, "its history begins anew: no window goes over both shapes"
+    assert isinstance(figures(watch).token_hit_ratio, Absent), "no hits since"
+    for poll in range(5, 8):
+        watch.add(at(1000 + poll, 10 + poll))
+    found = figures(watch)
+    assert (found.requests, found.token_hit_ratio) == (2.0, 0.75), "and anew once more when it is whole again"
 
 
 def test_a_whole_page_in_between_starts_the_count_over() -> None:
@@ -386,9 +390,9 @@ def test_trends_step_by_step() -> None:
     for step, ratio in enumerate(ratios):
         hits += 1000 * ratio
         pages.append(at(1005 + 5 * step, 15 + 5 * step, hit_tokens=1500 + hits))
-    watch = watched(*pages)
-    assert watch.trends(20.0, 4) == {("m", "0"): pytest.approx(ratios)}
-    assert watch.trends(40.0, 8)["m", "0"][:4] == [None] * 4, "nothing was read then"
+    state = watched(*pages).state()
+    assert state.trends(20.0, 4) == {("m", "0"): pytest.approx(ratios)}
+    assert state.trends(40.0, 8)["m", "0"][:4] == [None] * 4, "nothing was read then"
 
 
 @pytest.mark.parametrize(("created", "age"), [(900.0, 100.0), (1005.0, 0.0), (None, None)])
@@ -465,3 +469,24 @@ def test_a_restart_in_the_window_is_said() -> None:
     for time in (1000.0, 1010.0):
         before.add(page(reading({"queried_tokens": time}, time=time), started=900.0))
     assert before.state().snapshot().caveats == ()
+
+
+def test_a_restart_that_its_own_clock_hides_is_said_and_makes_bounds_wider() -> None:
+    """The engine's clock is a minute behind: by its times, the new process is older than the last page of the old one."""
+
+    def seen(began: float) -> tuple[TargetWatch, EngineFigures]:
+        watch = TargetWatch("engine")
+        for time in (1000, 1005, 1010):
+            watch.add(replace(at(time, time), epoch=(100.0, 90.0)))
+        for time in (1030, 1035, 1040):
+            watch.add(replace(at(time, time - 1025), epoch=(began, began - 10)))
+        return watch, figures(watch)
+
+    (hidden, wide), (plain, told) = seen(965.0), seen(1025.0)
+    assert hidden.state().snapshot().caveats[0].startswith("process_changed: ")
+    assert plain.state().snapshot().caveats[0].startswith("engine_restarted: ")
+    assert (hidden.state().engines[0].restarts, plain.state().engines[0].restarts) == (0, 1)
+    assert (wide.requests, told.requests) == (20, 25), "what it did before its first page is not counted"
+    assert isinstance(wide.request_hit_ratio, Estimate)
+    assert isinstance(told.request_hit_ratio, Estimate)
+    assert wide.request_hit_ratio.upper - wide.request_hit_ratio.lower > 0.5, "25 requests may be missing"

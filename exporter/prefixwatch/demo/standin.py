@@ -138,6 +138,11 @@ class StandIn:
         self._page.record_sleep(level)
         self._collect_events()
 
+    def restart(self, *, down_seconds: float) -> None:
+        """Kill the server: what is in flight is lost, and for ``down_seconds`` nothing answers or arrives."""
+        self._restart(down_seconds=down_seconds)
+        self._next_arrival = max(self._next_arrival, self.now + down_seconds)
+
     def _config(self, scenario: Scenario) -> EngineConfig:
         return scenario.config(self.release, kv_cache_metrics_sample=self._sample)
 
@@ -178,9 +183,7 @@ class StandIn:
         self._next_half_time += 2 * self._half_time
         self._is_late = True
         if self.scenario.half_time == "restart":
-            self._restart(down_seconds=self._down_seconds)
-            # No client sends to a server that is down.
-            self._next_arrival = max(self._next_arrival, self.now + self._down_seconds)
+            self.restart(down_seconds=self._down_seconds)
         elif self.scenario.half_time == "reset":
             self._wants_reset = True
 

@@ -2,23 +2,25 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from prefixwatch.figures import eviction, ratios
 from prefixwatch.figures.events import EventCounts, EventFigures
 from prefixwatch.figures.figure import Absent, Estimate, ratio
-from prefixwatch.figures.history import Window
 from prefixwatch.figures.requestlevel import RequestLevel, hit_ratio_ceiling, level_since_start
 from prefixwatch.figures.residency import Residency, residency
 from prefixwatch.figures.savings import Saving, TokenCost, saving
 from prefixwatch.figures.standstill import ACTIVITY
-from prefixwatch.page.caveats import RESTARTED, RETRIED, Caveat, Era
+from prefixwatch.figures.windows import Window
+from prefixwatch.page.caveats import CHANGED, RESTARTED, RETRIED, Caveat, Era
 from prefixwatch.page.reading import Reading
 
 T = TypeVar("T")
 Figure = float | Absent
 
 RESTARTS = "own/restarts"
+CHANGES = "own/process_changes"
 _ONCE_A_LOOKUP = Era(first=(0, 28))
 NO_EVENTS = EventFigures.absent(Absent("the engine's cache events are not watched"))
 _TOO_FEW = Absent("no intervals to fit prefill times from: one reading, or a page alone")
@@ -111,9 +113,7 @@ def window_figures(
     elif level is None:
         level = level_since_start(reading)
 
-    def of_window(value: T) -> T | Absent:
-        return absent if absent is not None else value
-
+    of_window = partial(_unless, absent)
     return WindowFigures(
         model_name=reading.model_name,
         engine=reading.engine,
@@ -161,11 +161,17 @@ def window_figures(
     )
 
 
+def _unless(absent: Absent | None, value: T) -> T | Absent:
+    return absent if absent is not None else value
+
+
 def _caveats(increases: Mapping[str, float], era: Era, running: float) -> Iterator[Caveat]:
     if may_retry(era) and ratios.are_lookups_retried(increases, running=running):
         yield RETRIED
     if increases.get(RESTARTS):
         yield RESTARTED
+    if increases.get(CHANGES):
+        yield CHANGED
 
 
 def may_retry(era: Era) -> bool:

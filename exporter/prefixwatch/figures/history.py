@@ -6,57 +6,18 @@ was thinned. Older points are kept further apart; the highest value of a gauge b
 points is kept with the later one.
 """
 
-import bisect
-import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prefixwatch.figures.windows import NOT_READ, Past, Point, Window, highest
+
 POINTS_PER_WINDOW = 60
 """How finely a window's start can be placed: one point per sixtieth of it."""
 
-_NOT_READ = float("-inf")
 _KEPT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    time: float
-    totals: NDArray[np.float64]
-    peaks: tuple[float, ...]
-    ledger: NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """What the counters and gauges of one engine did between `start` and `end` (unix seconds).
-
-    `increases` holds the counters whose growth was known at the end: read at least twice, or seen to
-    begin; a counter that is not in it is unknown, not zero. `peaks`: highest value of each gauge that was read after
-    `start`. `wanted_seconds` is the length asked for, None for everything seen. `ledger`: running
-    sums that someone else keeps, as they stood at both ends.
-    """
-
-    start: float
-    end: float
-    increases: Mapping[str, float]
-    peaks: Mapping[str, float]
-    wanted_seconds: float | None = None
-    ledger: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Return how much time lies between the first and the last reading of the window."""
-        return self.end - self.start
-
-    @property
-    def coverage(self) -> float:
-        """Return the covered share of the length asked for, at most 1."""
-        if self.wanted_seconds is None:
-            return 1.0
-        return min(1.0, self.seconds / self.wanted_seconds)
 
 
 class History:
@@ -69,12 +30,15 @@ class History:
     def __init__(self, spans: Collection[float] = ()) -> None:
         self._spans = sorted(spans)
         self._index: dict[str, int] = {}
+        self._names: tuple[str, ...] = ()
+        self._columns: dict[int, int] = {}
+        self._places = np.zeros(0, dtype=np.intp)
         self._totals = np.zeros(0)
-        self._last: dict[str, float] = {}
+        self._last: Mapping[str, float] = {}
         self._last_grown = np.zeros(0)
-        self._kept_indexes: dict[tuple[str, ...], NDArray[np.intp]] = {}
+        self._kept_indexes: dict[tuple[str, ...], _Indexes] = {}
         self._gauges: list[str] = []
-        self._points: list[_Point] = []
+        self._points: list[Point] = []
         self._unthinned = 0
 
     @property
@@ -86,6 +50,11 @@ class History:
     def end(self) -> float | None:
         """The time of the newest point; None before the first."""
         return self._points[-1].time if self._points else None
+
+    @property
+    def names(self) -> int:
+        """How many counters there ever were: what a point takes."""
+        return len(self._index)
 
     def add(
         self,
@@ -107,18 +76,19 @@ class History:
         if self._points and time <= self._points[-1].time:
             raise ValueError(f"time went from {self._points[-1].time:.3f} to {time:.3f}")
         grown: dict[str, float] = {}
-        for key, value in counters.items():
-            last = self._last.get(key)
-            if not counts:
-                pass
-            elif key in born or (restarted and self._points):
-                grown[key] = value
-            elif last is not None:
-                grown[key] = value - last if value >= last else value
-            self._last[key] = value
-        if restarted:
-            for key in self._last.keys() - counters.keys():
-                del self._last[key]
+        if not counts:
+            pass
+        elif restarted and self._points:
+            grown.update(counters)
+        else:
+            lasts = map(self._last.get, counters)
+            for (key, value), last in zip(counters.items(), lasts, strict=True):
+                if key in born:
+                    grown[key] = value
+                elif last is not None:
+                    grown[key] = value - last if value >= last else value
+        gone = () if restarted else self._last.keys() - counters.keys()
+        self._last = {**{key: self._last[key] for key in gone}, **counters} if gone else counters
         self._store(time, grown, gauges)
         return grown
 
@@ -128,115 +98,119 @@ class History:
         `ledger`: running sums kept elsewhere, of one length always, to be found again at a window's ends.
         """
         point = self._points[-1]
-        totals = self._grow(point.time, amounts)
-        self._points[-1] = _Point(point.time, totals, point.peaks, point.ledger if ledger is None else ledger)
+        self._grow(point.time, amounts)
+        self._points[-1] = self._point(point.time, point.ledger if ledger is None else ledger, point.peaks)
+
+    def past(self) -> Past:
+        """Return the history as it is now. What is added later changes nothing in it."""
+        return Past(
+            names=self._names,
+            last_grown=self._last_grown,
+            totals=self._totals,
+            places=self._places,
+            gauges=self._gauges,
+            points=self._points,
+            count=len(self._points),
+        )
 
     def totals(self, prefix: str) -> dict[str, float]:
-        """Return all growth since the watch began of the counters whose names start so, without the start."""
-        return {
-            key.removeprefix(prefix): float(self._totals[index])
-            for key, index in self._index.items()
-            if key.startswith(prefix)
-        }
+        """Return what `Past.sums` says of now."""
+        return self.past().sums(prefix)
 
     def window(self, seconds: float | None = None, *, end: float | None = None) -> Window | None:
-        """Return the window of that length up to `end`: everything seen, up to now, by default.
-
-        Its ends are the readings nearest to the ones asked for. None: fewer than two readings.
-        """
-        points = self._points
-        last = len(points) - 1 if end is None else bisect.bisect_right(points, end, key=lambda p: p.time) - 1
-        if last < 1:
-            return None
-        first = 0 if seconds is None else self._nearest(points[last].time - seconds, last)
-        return self._between(first, last, seconds)
+        """Return what `Past.window` says of now."""
+        return self.past().window(seconds, end=end)
 
     def steps(self, seconds: float, count: int) -> list[Window | None]:
-        """Return the last `seconds` as `count` windows in a row, oldest first; None where nothing was read."""
-        if not self._points:
-            return [None] * count
-        points, now = self._points, self._points[-1].time
-        edges = [now - seconds * (count - step) / count for step in range(count + 1)]
-        marks = [bisect.bisect_right(points, edge, key=lambda p: p.time) - 1 for edge in edges]
-        return [
-            self._between(first, last, seconds / count) if 0 <= first < last else None
-            for first, last in itertools.pairwise(marks)
-        ]
+        """Return what `Past.steps` says of now."""
+        return self.past().steps(seconds, count)
 
     def intervals(self, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return what these counters grew by between neighbouring points, shape (n, keys), oldest first.
 
         It begins where all of them are known; n is 0 where one never was.
         """
-        columns = [self._index.get(key, -1) for key in keys]
-        if -1 in columns or len(self._points) < 2:
+        places = [self._index.get(key, -1) for key in keys]
+        if -1 in places or len(self._points) < 2:
             return np.empty((0, len(keys)))
-        known = [point.totals[columns] for point in self._points if len(point.totals) > max(columns)]
-        return np.diff(np.stack(known), axis=0) if known else np.empty((0, len(keys)))
+        rows = [point.totals for point in self._points if point.known > max(places)]
+        totals = np.zeros((len(rows), len(keys)))
+        for number, place in enumerate(places):
+            column = self._columns.get(place, len(self._totals))  # what never moved is 0 throughout
+            totals[:, number] = [row[column] if column < len(row) else 0.0 for row in rows]
+        return np.diff(totals, axis=0) if rows else np.empty((0, len(keys)))
 
-    def _nearest(self, time: float, before: int) -> int:
-        at = bisect.bisect_left(self._points, time, 0, before, key=lambda p: p.time)
-        if at > 0 and time - self._points[at - 1].time <= self._points[at].time - time:
-            at -= 1
-        return min(at, before - 1)
+    def _grow(self, time: float, amounts: Mapping[str, float]) -> None:
+        known = self._indexes(tuple(amounts))
+        values = np.fromiter(amounts.values(), np.float64, len(amounts))
+        if values[known.unmoved].any():
+            self._give_columns(known.places[known.unmoved[values[known.unmoved] != 0]])
+            known = self._indexes(tuple(amounts))
+        # A past holds the arrays as they were.
+        self._totals = self._totals.copy()
+        self._totals[known.columns] += values[known.moved]
+        self._last_grown = self._last_grown.copy()
+        self._last_grown[known.places] = time
 
-    def _between(self, first: int, last: int, wanted: float | None) -> Window:
-        start, end = self._points[first], self._points[last]
-        grown = end.totals.copy()
-        grown[: len(start.totals)] -= start.totals
-        is_known = self._last_grown[: len(grown)] > start.time
-        increases = dict(zip(itertools.compress(self._index, is_known), grown[is_known].tolist(), strict=True))
-        peaks = _highest([point.peaks for point in self._points[first + 1 : last + 1]])
-        return Window(
-            start=start.time,
-            end=end.time,
-            increases=increases,
-            peaks={name: peak for name, peak in zip(self._gauges, peaks, strict=False) if peak > _NOT_READ},
-            wanted_seconds=wanted,
-            ledger=(start.ledger, end.ledger),
-        )
-
-    def _grow(self, time: float, amounts: Mapping[str, float]) -> NDArray[np.float64]:
-        indexes = self._indexes(tuple(amounts))
-        totals = self._totals.copy()
-        totals[indexes] += np.fromiter(amounts.values(), np.float64, len(amounts))
-        self._totals = totals
-        self._last_grown[indexes] = time
-        return totals
-
-    def _indexes(self, keys: tuple[str, ...]) -> NDArray[np.intp]:
-        """Return where these counters stand in the totals; new ones get a place. The last answers are kept."""
+    def _indexes(self, keys: tuple[str, ...]) -> "_Indexes":
+        """Return where these counters stand; new ones get a place. The last answers are kept."""
         kept = self._kept_indexes.get(keys)
         if kept is not None:
             return kept
         for key in keys:
             self._index.setdefault(key, len(self._index))
-        new = len(self._index) - len(self._totals)
-        self._totals = np.append(self._totals, np.zeros(new))
-        self._last_grown = np.append(self._last_grown, np.full(new, _NOT_READ))
+        self._names = tuple(self._index)
+        new = len(self._index) - len(self._last_grown)
+        self._last_grown = np.append(self._last_grown, np.full(new, NOT_READ))
         if len(self._kept_indexes) >= _KEPT:
             self._kept_indexes.clear()
-        indexes = self._kept_indexes[keys] = np.array([self._index[key] for key in keys], dtype=np.intp)
+        places = np.array([self._index[key] for key in keys], dtype=np.intp)
+        columns = np.array([self._columns.get(place, -1) for place in places.tolist()], dtype=np.intp)
+        moved = np.flatnonzero(columns >= 0)
+        indexes = _Indexes(places, moved, columns[moved], np.flatnonzero(columns < 0))
+        self._kept_indexes[keys] = indexes
         return indexes
+
+    def _give_columns(self, places: NDArray[np.intp]) -> None:
+        """Give counters that move for the first time a column among the totals."""
+        for place in places.tolist():
+            self._columns[place] = len(self._columns)
+        self._places = np.append(self._places, places)
+        self._totals = np.append(self._totals, np.zeros(len(places)))
+        self._kept_indexes.clear()
+
+    def _point(self, time: float, ledger: NDArray[np.float64], peaks: tuple[float, ...]) -> Point:
+        return Point(time, np.concatenate((ledger, self._totals)), len(ledger), len(self._index), peaks)
 
     def _store(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
         ledger = self._points[-1].ledger if self._points else np.zeros(0)
-        self._gauges.extend(name for name in gauges if name not in self._gauges)
-        peaks = tuple(gauges.get(name, _NOT_READ) for name in self._gauges)
-        self._points.append(_Point(time, self._grow(time, grown), peaks, ledger))
+        self._gauges.extend([name for name in gauges if name not in self._gauges])
+        peaks = tuple([gauges.get(name, NOT_READ) for name in self._gauges])
+        self._grow(time, grown)
+        self._points.append(self._point(time, ledger, peaks))
         self._unthinned += 1
         if self._spans and self._unthinned > POINTS_PER_WINDOW // 4:
             self._unthinned = 0
             self._points = _thinned(self._points, self._spans)
 
 
-def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
+@dataclass(frozen=True, slots=True)
+class _Indexes:
+    """Where some counters stand: `places` among the names; which of them ever `moved`, and their `columns`; which did not."""
+
+    places: NDArray[np.intp]
+    moved: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    unmoved: NDArray[np.intp]
+
+
+def _thinned(points: Sequence[Point], spans: Sequence[float]) -> list[Point]:
     """Keep what windows of the lengths `spans` need: points the further apart the older they are.
 
     One point older than the longest span stays, for its start to be placed. The newest stays.
     """
     now = points[-1].time
-    kept: list[_Point] = []
+    kept: list[Point] = []
     peaks: list[tuple[float, ...]] = []
     for position, point in enumerate(points):
         peaks.append(point.peaks)
@@ -248,13 +222,6 @@ def _thinned(points: Sequence[_Point], spans: Sequence[float]) -> list[_Point]:
         previous = kept[-1].time if kept else None
         is_needed = previous is None or following - previous > span / POINTS_PER_WINDOW
         if is_needed or position + 1 == len(points):
-            kept.append(_Point(point.time, point.totals, _highest(peaks), point.ledger))
+            kept.append(replace(point, peaks=highest(peaks)) if len(peaks) > 1 else point)
             peaks.clear()
     return kept
-
-
-def _highest(peaks: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """Return the highest of each column; an older point may have fewer."""
-    width = max(map(len, peaks), default=0)
-    whole = (row + (_NOT_READ,) * (width - len(row)) if len(row) < width else row for row in peaks)
-    return tuple(map(max, zip(*whole, strict=True)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,25 @@ _LEARNING_POOLS = 6  # searched for every bound; after them one bound now and th
 _SEARCH_EVERY = 24
 _FIT_EVERY = 256  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
 _USUAL_PAIRINGS = 30
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Revisions:
+    """What a fit adds to the values of the recent pools as they were counted, (ring, 12), a pool at its number in turn.
+
+    The numbers of all pools ever kept run from `begin` to `end`.
+    """
+
+    amounts: Array
+    begin: int
+    end: int
+
+    def between(self, first: int, last: int) -> Array:
+        """Return the sum over the pools number first (included) to last (not), (12,)."""
+        oldest = max(first, self.begin, self.end - len(self.amounts))
+        places = np.arange(oldest, min(last, self.end)) - self.begin
+        places %= len(self.amounts)
+        return np.asarray(self.amounts[places].sum(axis=0))
 
 
 class Recent:
@@ -65,11 +86,10 @@ class Recent:
         self._counted[place] = self._known[place] = values
         return np.asarray(values)
 
-    def revision(self, first: int, last: int) -> Array:
-        """Return what the present fit adds to the pools number first (included) to last (not), (12,)."""
-        places = np.arange(max(first, self._begin, self.end - len(self._pools)), min(last, self.end)) - self._begin
-        places %= len(self._pools)
-        return np.asarray((self._known[places] - self._counted[places]).sum(axis=0))
+    @property
+    def revisions(self) -> Revisions:
+        """What the present fit adds to what was counted, pool by pool."""
+        return Revisions(self._known - self._counted, self._begin, self.end)
 
     def settle(self, searches: int) -> None:
         """Search the widest bounds of the recent pools anew, then fit."""

@@ -13,9 +13,18 @@ from numpy.typing import NDArray
 
 from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
 from prefixwatch.figures.figure import Absent, Estimate
-from prefixwatch.figures.history import Window
 from prefixwatch.figures.intervals import grain_of, pool_of
-from prefixwatch.figures.requests import RING, Figure, Increment, RequestEstimator, RequestFigures, request_figures
+from prefixwatch.figures.recent import Revisions
+from prefixwatch.figures.requests import (
+    RING,
+    Figure,
+    Increment,
+    RequestEstimator,
+    RequestFigures,
+    request_figures,
+    window_sums,
+)
+from prefixwatch.figures.windows import Window
 from prefixwatch.page.reading import CacheConfig, Reading, histogram_of
 
 LOST = "own/lost_requests"
@@ -72,20 +81,16 @@ class RequestWatch:
 
     def level(self, window: Window) -> RequestLevel:
         """Return the figures of a window."""
-        return self.level_later(window)()
+        return self.level_later()(window)
 
-    def level_later(self, window: Window) -> Callable[[], RequestLevel]:
-        """Return what gives the figures of a window at any later time, in any thread, if they are asked for."""
-        if self._estimator is None or window.ledger is None:
-            return partial(RequestLevel.absent, Absent("no request was observed yet"))
+    def level_later(self) -> Callable[[Window], RequestLevel]:
+        """Return what gives the figures of a window, as known now, at any later time, in any thread."""
+        if self._estimator is None:
+            return _unobserved
         if self._is_thorough and not self._is_settled:
             self._estimator.settle()
             self._is_settled = True
-        start, end = window.ledger
-        sums = self._estimator.sums(start if len(start) else None, end)
-        return partial(
-            _level_of, sums, is_block_known=self._estimator.is_block_known, lost=window.increases.get(LOST, 0.0)
-        )
+        return partial(_level_of, revisions=self._estimator.revisions, is_block_known=self._estimator.is_block_known)
 
 
 def level_since_start(reading: Reading) -> RequestLevel:
@@ -132,9 +137,16 @@ def lost_requests(recent: Window | None, gap: float) -> float:
     return math.ceil(expected + 3 * math.sqrt(expected))
 
 
-def _level_of(sums: NDArray[np.float64], *, is_block_known: bool, lost: float) -> RequestLevel:
-    figures = request_figures(sums, is_block_known=is_block_known)
-    return _widened(_level(figures), figures.requests, lost)
+def _unobserved(_: Window) -> RequestLevel:
+    return RequestLevel.absent(Absent("no request was observed yet"))
+
+
+def _level_of(window: Window, *, revisions: Revisions | None, is_block_known: bool) -> RequestLevel:
+    if window.ledger is None:
+        return _unobserved(window)
+    start, end = window.ledger
+    figures = request_figures(window_sums(start, end, revisions), is_block_known=is_block_known)
+    return _widened(_level(figures), figures.requests, window.increases.get(LOST, 0.0))
 
 
 def _widened(level: RequestLevel, requests: int, lost: float) -> RequestLevel:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
 from prefixwatch.figures.joint.bounds import FIGURES, Cells
 from prefixwatch.figures.pooled import Pool
-from prefixwatch.figures.recent import Recent
+from prefixwatch.figures.recent import Recent, Revisions
 
 Array = npt.NDArray[np.float64]
 
@@ -170,24 +170,19 @@ class RequestEstimator:
 
     def figures(self, start: Array | None = None, end: Array | None = None) -> RequestFigures:
         """Return the figures between two values of `totals`; None: from the beginning, until now."""
-        return request_figures(self.sums(start, end), is_block_known=self.is_block_known)
+        first = np.zeros(0) if start is None else start
+        window = window_sums(first, self._totals if end is None else end, self.revisions)
+        return request_figures(window, is_block_known=self.is_block_known)
 
     @property
     def is_block_known(self) -> bool:
         """Whether the effective block is known, which fully cached requests are told by."""
         return self._block is not None
 
-    def sums(self, start: Array | None = None, end: Array | None = None) -> Array:
-        """Return the sums between two values of `totals`, (WIDTH,), which `request_figures` reads at any time.
-
-        Recent pools count with the latest fit, older ones with the fit known when they were observed.
-        """
-        first = np.zeros(WIDTH) if start is None else start
-        last = self._totals if end is None else end
-        window = last - first
-        if self._recent is not None:
-            window[Total.ESTIMATE :] += self._recent.revision(int(first[Total.POOLS]), int(last[Total.POOLS]))
-        return window
+    @property
+    def revisions(self) -> Revisions | None:
+        """What the present fit makes of the recent pools beyond what was counted; None before the first."""
+        return None if self._recent is None else self._recent.revisions
 
     def _read(self, pool: Pool) -> Array | None:
         """Return estimates, lower and upper bounds of the pool's sums, (12,); None: it contradicts itself."""
@@ -275,6 +270,18 @@ def _cells(
 ) -> Cells:
     """Return the geometry of two histograms; engines with the same buckets share it."""
     return Cells(prompt_edges, computed_edges, limit=limit, block=block, grain=grain)
+
+
+def window_sums(start: Array, end: Array, revisions: Revisions | None) -> Array:
+    """Return the sums between two values of `totals`, (WIDTH,), which `request_figures` reads; no start: from the begin.
+
+    Recent pools count with the fit that `revisions` come from, older ones with the fit known when they were observed.
+    """
+    window = end - start if len(start) else end.copy()
+    if revisions is not None:
+        first = int(start[Total.POOLS]) if len(start) else 0
+        window[Total.ESTIMATE :] += revisions.between(first, int(end[Total.POOLS]))
+    return window
 
 
 def _tokens(value: float | None) -> float:

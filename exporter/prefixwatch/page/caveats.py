@@ -72,6 +72,11 @@ RESTARTED = Caveat(
     name="engine_restarted",
     text="the engine restarted in this window: its cache was empty then, and requests that finished unread are missing",
 )
+CHANGED = Caveat(
+    name="process_changed",
+    text="another process answers since a moment in this window, and by its times it is no new one (does the engine's "
+    "clock differ?): what it did before its first page is missing",
+)
 CUT = Caveat(
     name="page_cut_off", text="the page ends in the middle: its last line was left out, and more may be missing"
 )

@@ -17,9 +17,11 @@ from itertools import compress
 
 from prefixwatch.page.layout import Layout
 
+MAX_LINES = 300_000
 MAX_SERIES = 50_000
 MAX_TEXTS = 200_000
 MAX_TEXT_BYTES = 4096
+MAX_BYTES = 32 * 2**20
 
 _BOM = b"\xef\xbb\xbf"
 # Whitespace is that of ASCII throughout: the format knows no other.
@@ -100,6 +102,7 @@ class PageReader:
     def __init__(self, wanted: Callable[[str], bool]) -> None:
         self._wanted = wanted
         self._known: dict[bytes, Series | _Declaration | None] = {}
+        self._known_bytes = 0
         self._interned: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
         self._layouts: dict[tuple[bool, int, bytes], tuple[Layout, Page]] = {}
 
@@ -110,9 +113,13 @@ class PageReader:
         that cannot be told from a wanted one. A broken line of another family is passed over.
         A series that stands twice with different values is an error too.
         """
+        count = body.count(b"\n")
+        if count > MAX_LINES:  # before anything is made of them
+            raise PageError(f"{count} lines, more than {MAX_LINES}: is this the page of an engine?")
         lines = body.removeprefix(_BOM).split(b"\n")
         unended = lines.pop()
-        place = (is_openmetrics, len(lines), _start(lines[len(lines) // 2]) if lines else b"")
+        # An engine's longest line is the one with its settings: they tell one engine's pages from another's.
+        place = (is_openmetrics, len(lines), _start(max(lines, key=len, default=b"")))
         layout, last = self._layouts.get(place, (None, None))
         if layout is not None and last is not None and not unended:
             values = layout.values(lines)
@@ -132,9 +139,10 @@ class PageReader:
 
     def _page(self, lines: list[bytes]) -> tuple[Page, bool]:
         """Read all lines; say too whether each text was known already."""
-        if max(len(self._known), len(self._interned)) > MAX_TEXTS:
+        if max(len(self._known), len(self._interned)) > MAX_TEXTS or self._known_bytes > MAX_BYTES:
             self._known.clear()
             self._interned.clear()
+            self._known_bytes = 0
         texts_before = len(self._known)
         series, values, declared = self._samples(lines)
         if len(series) > MAX_SERIES:
@@ -162,7 +170,10 @@ class PageReader:
             for line, meaning in zip(lines, meanings, strict=True)
         )
         self._layouts[place] = Layout(lines, starts, is_sample), page
-        while sum(len(layout) for layout, _ in self._layouts.values()) > MAX_TEXTS:
+        while (
+            sum(len(layout) for layout, _ in self._layouts.values()) > MAX_TEXTS
+            or sum(layout.bytes for layout, _ in self._layouts.values()) > MAX_BYTES
+        ):
             del self._layouts[next(iter(self._layouts))]
 
     def _samples(self, lines: list[bytes]) -> tuple[list[Series], list[float], list[_Declaration]]:
@@ -216,6 +227,7 @@ class PageReader:
     def _learn_text(self, head: bytes, meaning: Series | _Declaration | None) -> None:
         if len(head) <= MAX_TEXT_BYTES:
             self._known[head] = meaning
+            self._known_bytes += len(head)
 
     def _learn_comment(self, line: bytes, head: bytes) -> _Declaration | None:
         match = _DECLARATION.match(line.decode("utf-8", "replace").strip())
@@ -244,7 +256,10 @@ class PageReader:
         if rest is None:
             raise PageError(f"no value, or something behind it: {_shown(text)}")
         value = _number(rest["value"], text)
-        series = self._interned.setdefault((name, labels), Series(name, labels))
+        series = self._interned.get((name, labels))
+        if series is None:
+            series = self._interned[name, labels] = Series(name, labels)
+            self._known_bytes += len(line)
         if head == text[:end].encode():  # else a timestamp or the like stands behind the value
             self._learn_text(head, series)
         return series, value

@@ -6,8 +6,10 @@ worked out once, as a plan, and a page with the same series again only fills in 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import itemgetter
 
 from prefixwatch.page import caveats as known
 from prefixwatch.page.caveats import Caveat, Era
@@ -27,6 +29,9 @@ _OTHER_ENGINES = {
 }
 
 
+_SHARED_PLANS = 64
+"""Engines of one model and configuration have one plan among them; so many are kept beside those in use."""
+
 _MOST = 1e18
 """No counter gets there: tokens of a thousand years at a billion a second."""
 
@@ -42,7 +47,8 @@ def _is_sane(key: str, value: float) -> bool:
 class _EnginePlan:
     """Which values of a page make up one engine: canonical key to indexes of the values.
 
-    Counters have a factor too, which turns blocks into tokens.
+    Counters have a factor too, which turns blocks into tokens. `as_they_stand` picks the values of all
+    counters where each is one sample without a factor, as on nearly every page.
     """
 
     model_name: str
@@ -51,18 +57,11 @@ class _EnginePlan:
     gauges: tuple[tuple[str, tuple[int, ...]], ...]
     created: tuple[tuple[str, tuple[int, ...]], ...]
     config: CacheConfig
+    keys: tuple[str, ...]
+    as_they_stand: Callable[[tuple[float, ...]], tuple[float, ...]] | None
 
     def reading(self, values: tuple[float, ...], time: float) -> Reading:
         """Fill in the values of a page. What is not finite, or a negative count, is left out."""
-        counters: dict[str, float] = {}
-        for key, factor, indexes in self.counters:
-            if len(indexes) == 1:
-                value = values[indexes[0]]
-            else:
-                parts = [values[i] for i in indexes]
-                value = sum(parts) if min(parts) >= 0 else math.nan
-            if 0 <= value * factor < _MOST:
-                counters[key] = value * factor
         gauges = {}
         for key, indexes in self.gauges:
             finite = [values[i] for i in indexes if math.isfinite(values[i])]
@@ -77,11 +76,28 @@ class _EnginePlan:
             time=time,
             model_name=self.model_name,
             engine=self.engine,
-            counters=counters,
+            counters=self._counters(values),
             gauges=gauges,
             created=created,
             config=self.config,
         )
+
+    def _counters(self, values: tuple[float, ...]) -> dict[str, float]:
+        if self.as_they_stand is not None:
+            amounts = self.as_they_stand(values)
+            # What is not a number makes the sum none.
+            if min(amounts) >= 0 and max(amounts) < _MOST and not math.isnan(sum(amounts)):
+                return dict(zip(self.keys, amounts, strict=True))
+        counters: dict[str, float] = {}
+        for key, factor, indexes in self.counters:
+            if len(indexes) == 1:
+                value = values[indexes[0]]
+            else:
+                parts = [values[i] for i in indexes]
+                value = sum(parts) if min(parts) >= 0 else math.nan
+            if 0 <= value * factor < _MOST:
+                counters[key] = value * factor
+        return counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,8 @@ class Interpreter:
             or plan.types.keys() != page.types.keys()
             or plan.other_names != page.other_names
         ):
-            plan = self._plan = _planned(page, release)
+            shape = (page.series, tuple(page.helps.items()), tuple(page.types), page.other_names, release)
+            plan = self._plan = _planned(_Shape(shape, page))
         values = page.values
         return PageReading(
             time=time,
@@ -135,10 +152,20 @@ class Interpreter:
 
 
 def _first(values: tuple[float, ...], indexes: tuple[int, ...]) -> float | None:
-    return min((values[i] for i in indexes if math.isfinite(values[i])), default=None)
+    return min([values[i] for i in indexes if math.isfinite(values[i])], default=None)
 
 
-def _planned(page: Page, release: str | None) -> _Plan:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a plan depends on; the last of it is the release. The `page` is one that has this shape."""
+
+    parts: tuple[tuple[Series, ...], tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...], str | None]
+    page: Page = field(compare=False)
+
+
+@lru_cache(maxsize=_SHARED_PLANS)
+def _planned(shape: _Shape) -> _Plan:
+    page, release = shape.page, shape.parts[-1]
     samples = [Sample(i, NAMES[s.name], dict(s.labels)) for i, s in enumerate(page.series) if s.name in NAMES]
     spellings = Counter(sample.meaning.spelling for sample in samples if sample.meaning.spelling)
     declared = {spelling_of(name) for name in (*page.helps, *page.types, *page.other_names)} - {""}
@@ -163,6 +190,15 @@ def _planned(page: Page, release: str | None) -> _Plan:
         caveats.append(known.UNKNOWN_UNIT)
     if spelling:
         caveats.extend(known.release_caveats(era))
+    plans = {
+        (plan.model_name, plan.engine): plan
+        for plan in (
+            _engine_plan(place, engines[place], config_of(place, configs), unit, is_one_process=len(instances) < 2)
+            for place in sorted(engines, reverse=True)
+        )
+    }
+    if len(plans) < len(engines) and known.UNASSIGNED not in caveats:
+        caveats.append(known.UNASSIGNED)  # two that would be shown under one name: the first counts
     # A page of several processes has no one start.
     created = [s.index for s in used if s.meaning.role is Role.CREATED and len(instances) < 2]
     starts = [s.index for s in samples if s.meaning.role is Role.PROCESS_START and len(instances) < 2]
@@ -174,10 +210,7 @@ def _planned(page: Page, release: str | None) -> _Plan:
         dialect=PREFIXES.get(spelling, "unknown"),
         era=era,
         caveats=tuple(caveats),
-        engines=tuple(
-            _engine_plan(place, engines[place], config_of(place, configs), unit, is_one_process=len(instances) < 2)
-            for place in sorted(engines)
-        ),
+        engines=tuple(reversed(plans.values())),
         created=tuple(created),
         starts=tuple(starts),
         other_names=page.other_names,
@@ -252,6 +285,7 @@ def _engine_plan(
     if unit == "blocks" and config.block_size is not None:
         unit, factor = "tokens", float(config.block_size)
     engine, instance, model_name = place
+    are_plain = factor == 1.0 and len(counters) > 1 and all(len(indexes) == 1 for indexes in counters.values())
     return _EnginePlan(
         model_name=model_name,
         engine=f"{engine or '0'}/{instance}" if instance and not is_one_process else engine or "0",
@@ -262,6 +296,8 @@ def _engine_plan(
         gauges=tuple((key, tuple(indexes)) for key, indexes in gauges.items()),
         created=tuple((key, tuple(indexes)) for key, indexes in created.items()),
         config=config,
+        keys=tuple(f"{key}_{unit}" if key in LOOKUPS else key for key in counters),
+        as_they_stand=itemgetter(*(indexes[0] for indexes in counters.values())) if are_plain else None,
     )
 
 

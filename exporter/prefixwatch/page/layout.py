@@ -13,7 +13,7 @@ class Layout:
     """What each line of a page begins with, and which of them are samples.
 
     A sample or a line that is passed over is given by its text up to its value, with the space in
-    between; any other line (`starts` of None) by the whole of it.
+    between; any other line (`starts` of None) by the whole of it. `bytes`: how much text that is.
     """
 
     def __init__(self, lines: Sequence[bytes], starts: Iterable[bytes | None], is_sample: Sequence[bool]) -> None:
@@ -23,6 +23,7 @@ class Layout:
         self._whole = list(compress(lines, self._is_whole))
         self._starts = [line if start is None else start for line, start in zip(lines, starts, strict=True)]
         self._lengths = [len(start) for start in compress(self._starts, is_sample)]
+        self.bytes = sum(map(len, self._starts))
 
     def __len__(self) -> int:
         """Return the number of lines."""

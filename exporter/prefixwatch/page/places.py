@@ -68,7 +68,27 @@ def engine_samples(samples: list[Sample]) -> tuple[dict[Place, list[Sample]], bo
             is_filled_in = place != home and place[2] in ("", home[2])
             stated = {s.meaning.quantity for s in groups[home]} if is_filled_in else set()
             engines[home].extend(s for s in groups[place] if s.meaning.quantity not in stated)
-    return dict(engines), None in homes.values()
+    is_left_out = _join_unlabelled(engines)
+    return dict(engines), is_left_out or None in homes.values()
+
+
+def _join_unlabelled(engines: dict[Place, list[Sample]]) -> bool:
+    """Give series without an engine label to engine 0, as which they would be shown; say whether some were left out.
+
+    That is right where engine 0 is the only one. Else they may be of any, or of all.
+    """
+    is_left_out = False
+    for place in [place for place in engines if not place[0]]:
+        named = [other for other in engines if other[0] and other[1:] == place[1:]]
+        if ("0", *place[1:]) not in named:
+            continue
+        unlabelled = engines.pop(place)
+        if len(named) == 1:
+            stated = {sample.meaning.quantity for sample in engines[named[0]]}
+            engines[named[0]].extend(one for one in unlabelled if one.meaning.quantity not in stated)
+        else:
+            is_left_out = True
+    return is_left_out
 
 
 def _home(place: Place, groups: Collection[Place], with_gauges: Collection[Place]) -> Place | None:

