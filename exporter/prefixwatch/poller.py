@@ -20,6 +20,7 @@ from prefixwatch.names import Names
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.targetwatch import EventFeed, Refused, TargetState, TargetWatch
 
@@ -40,6 +41,9 @@ STALLED_AFTER = 10
 
 MIN_PAUSE = 0.05
 """How long a target is left alone at least, where polls take longer than the interval."""
+
+LARGE_PAGE = 2 * 2**20
+"""A page with more bytes, which no engine has, is read in a thread, so that it delays no poll of another target."""
 
 Jitter = Callable[[float, float], float]
 
@@ -154,16 +158,20 @@ class TargetPoller:
         if self._missed or (self._release is None and started - self._release_asked > RELEASE_SECONDS):
             self._release_asked = started
             self._release = await self._fetcher.release(self.target.address)
+        large = None
+        if len(body.content) > LARGE_PAGE:
+            # A reader of its own: the shared one is for one thread.
+            large = await asyncio.to_thread(self._interpreted, PageReader(is_wanted), body, started)
         async with self._turn:
             await asyncio.sleep(0)  # one round of the loop belongs to the sockets
-            return self._state_after(body, started)
+            self._watch.add(large or self._interpreted(self._reader, body, started))
+            return self._watch.state(self._spans)
 
-    def _state_after(self, body: Body, started: float) -> TargetState:
-        page = self._reader.read(body.content, is_openmetrics=body.is_openmetrics)
+    def _interpreted(self, reader: PageReader, body: Body, started: float) -> PageReading:
+        page = reader.read(body.content, is_openmetrics=body.is_openmetrics)
         if page.is_cut:
             raise FetchError("cut_off", "the page ends in the middle")
-        self._watch.add(self._interpreter.interpret(page, time=started, release=self._release))
-        return self._watch.state(self._spans)
+        return self._interpreter.interpret(page, time=started, release=self._release)
 
     def delay(self) -> float:
         """Return how long to wait from the start of the last poll to the next, in seconds."""

@@ -1,11 +1,19 @@
 """One engine under watch: readings go in, figures over any window come out. Time is passed in."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from prefixwatch.diagnosis import Diagnosis, EventEvidence, Hold, Thresholds, diagnose
 from prefixwatch.figures import eviction, ratios
-from prefixwatch.figures.engine import CHANGES, NO_EVENTS, RESTARTS, WindowFigures, may_retry, window_figures
+from prefixwatch.figures.engine import (
+    CHANGES,
+    NO_EVENTS,
+    RESTARTS,
+    WindowFigures,
+    is_caching_enabled,
+    may_retry,
+    window_figures,
+)
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History
@@ -153,7 +161,8 @@ class EngineWatch:
     def state(self, spans: Collection[float | None], era: Era, *, diagnosed: float | None = None) -> "EngineState":
         """Return all there is to know of the engine now, for windows of `spans` (None: everything seen).
 
-        `diagnosed`: the span whose diagnosis is held until another has lasted; None: none is.
+        `diagnosed`: the span whose diagnosis is held until another has lasted; None: none is. It is made
+        anew when the hold wants it, or when what decides at once is no longer the same.
         """
         assert self.last is not None
         wanted = {*spans} if diagnosed is None else {*spans, diagnosed}
@@ -176,13 +185,16 @@ class EngineWatch:
         )
         if diagnosed is None:
             return state
-        judged = state.window_figures(diagnosed)
         seen = past.seconds(diagnosed)
         if seen is None or seen < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
-            held: Diagnosis | Absent = Absent("too little was seen yet for a diagnosis")
-        else:
-            held = self.hold.update(self.last.time, state.diagnosis(judged, diagnosed))
-        return replace(state, held=held, diagnosed=diagnosed, judged=judged)
+            held = Absent("too little was seen yet for a diagnosis")
+            return replace(state, held=held, diagnosed=diagnosed)
+        signs = state.signs()
+        if not self.hold.is_due(self.last.time, signs):
+            return replace(state, held=self.hold.answer, diagnosed=diagnosed)
+        judged = state.window_figures(diagnosed)
+        found = self.hold.update(self.last.time, state.diagnosis(judged, diagnosed), signs)
+        return replace(state, held=found, diagnosed=diagnosed, judged=judged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +205,8 @@ class EngineState:
     windows, `level` the request level of one, `events` what cache events say of each span, where they
     are watched; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its
     counters count as frozen, if they do. The watch `began` then (unix seconds). `held`: the diagnosis
-    that holds for the span `diagnosed`, where one is held, `judged`: the figures of that span.
+    that holds for the span `diagnosed`, where one is held, `judged`: the figures of that span, if it
+    was made of these.
     """
 
     reading: Reading
@@ -258,6 +271,12 @@ class EngineState:
     def diagnosis(self, figures: WindowFigures, seconds: float | None) -> Diagnosis:
         """Return what figures over `seconds` point to."""
         return diagnose(figures, thresholds=self.thresholds, events=evidence(self._events(seconds)), age=self._age())
+
+    def signs(self) -> tuple[Hashable, ...]:
+        """Return what may change a diagnosis at once, whatever the window."""
+        enabled, _ = is_caching_enabled(self.reading)
+        config = self.reading.config
+        return self.restarts, self.was_emptied, self.emptied_at, self.frozen is None, enabled, config, self.era
 
     def _why_absent(self, seconds: float | None, *, require_coverage: bool) -> Absent | None:
         """Return why there are no figures of that window, None where there are."""

@@ -5,11 +5,13 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from compose.stack import ROOT, instructions
+from edge.certificates import Authority
 from prefixwatch.cli import main
 
 ALL = instructions((ROOT / "exporter/Dockerfile").read_text())
@@ -74,14 +76,16 @@ def test_the_health_check_asks_healthz_on_the_port_that_is_exposed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "is_healthy"),
+    ("status", "scheme", "is_healthy"),
     [
-        pytest.param(200, True, id="well"),
-        pytest.param(503, False, id="ill"),
-        pytest.param(None, False, id="nobody there"),
+        pytest.param(200, "http", True, id="well"),
+        pytest.param(200, "https", True, id="well, over TLS"),
+        pytest.param(503, "http", False, id="ill"),
+        pytest.param(503, "https", False, id="ill, over TLS"),
+        pytest.param(None, "http", False, id="nobody there"),
     ],
 )
-async def test_the_health_check_itself(status: int | None, is_healthy: bool) -> None:
+async def test_the_health_check_itself(status: int | None, scheme: str, is_healthy: bool, tmp_path: Path) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=status or 200)
 
@@ -89,12 +93,13 @@ async def test_the_health_check_itself(status: int | None, is_healthy: bool) -> 
     app.router.add_get("/healthz", answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    context = Authority(tmp_path, "unknown").server() if scheme == "https" else None
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     port = runner.addresses[0][1]
     if status is None:
         await runner.cleanup()
     # A proxy that Docker hands on to its containers is none of the check's business.
-    environment = {**os.environ, "HEALTH_URL": f"http://127.0.0.1:{port}/healthz", "http_proxy": "http://127.0.0.1:9"}
+    environment = {**os.environ, "HEALTH_URL": f"{scheme}://127.0.0.1:{port}/healthz", "http_proxy": "http://127.0.0.1:9"}
     process = await asyncio.create_subprocess_exec(
         sys.executable, *health_command()[1:], env=environment, stderr=asyncio.subprocess.DEVNULL
     )

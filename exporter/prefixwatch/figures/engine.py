@@ -106,7 +106,7 @@ def window_figures(
     running = peaks.get("requests_running", 0.0)
     pool = eviction.pool_tokens(config)
     seconds: Figure = (window.seconds if window else 0.0) or Absent("one page does not say how long it covers")
-    enabled, caching_evidence = _is_caching_enabled(reading)
+    enabled, caching_evidence = is_caching_enabled(reading)
     saved = saving(cost, _cached_at_finish(increases))
     if absent is not None:
         level = RequestLevel.absent(absent)
@@ -200,7 +200,7 @@ def _gauge(gauges: Mapping[str, float], name: str) -> float | Absent:
     return gauges.get(name, Absent(f"no {name.replace('_', ' ')} gauge on this page"))
 
 
-def _is_caching_enabled(reading: Reading) -> tuple[bool | Absent, str]:
+def is_caching_enabled(reading: Reading) -> tuple[bool | Absent, str]:
     """Say whether prefix caching is on, and what says so: the flag, else what the counters show."""
     flag = reading.config.enable_prefix_caching
     if flag is not None:
