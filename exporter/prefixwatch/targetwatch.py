@@ -58,7 +58,8 @@ class TargetWatch:
     """One target: who answers there, and its engines' histories.
 
     `spans`: the windows that will be asked for, in seconds; empty keeps every reading. `diagnosed`:
-    the one whose diagnosis changes only after another has lasted `hold_seconds`; None: none is held.
+    the one whose diagnosis changes only after another has lasted `hold_seconds`, and is made anew once
+    in a quarter of that time, or at once where it must not wait; None: none is held.
     `feed`: the engines' cache events, None where they are not watched.
     """
 

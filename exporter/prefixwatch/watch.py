@@ -166,7 +166,8 @@ class EngineWatch:
         """
         assert self.last is not None
         wanted = {*spans} if diagnosed is None else {*spans, diagnosed}
-        past = self.history.past()
+        past, frozen = self.history.past(), self.standstill.reason
+        signs = self._signs(era, is_frozen=frozen is not None)
         state = EngineState(
             reading=self.last,
             past=past,
@@ -176,25 +177,36 @@ class EngineWatch:
             emptied_at=self.tally.emptied_at if self.tally else None,
             sampling_rate=self.tally.sampling_rate if self.tally else None,
             era=era,
-            frozen=self.standstill.reason,
+            frozen=frozen,
             was_emptied=self.was_emptied,
             restarts=self.restarts,
             began=self.began or 0.0,
             cost=self.cost,
             thresholds=self.thresholds,
+            held=None if diagnosed is None else self._known_diagnosis(past.seconds(diagnosed), diagnosed, signs),
+            diagnosed=diagnosed,
         )
-        if diagnosed is None:
+        if diagnosed is None or state.held is not None:
             return state
-        seen = past.seconds(diagnosed)
-        if seen is None or seen < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
-            held = Absent("too little was seen yet for a diagnosis")
-            return replace(state, held=held, diagnosed=diagnosed)
-        signs = state.signs()
-        if not self.hold.is_due(self.last.time, signs):
-            return replace(state, held=self.hold.answer, diagnosed=diagnosed)
         judged = state.window_figures(diagnosed)
         found = self.hold.update(self.last.time, state.diagnosis(judged, diagnosed), signs)
-        return replace(state, held=found, diagnosed=diagnosed, judged=judged)
+        return replace(state, held=found, judged=judged)
+
+    def _known_diagnosis(
+        self, seen: float | None, diagnosed: float, signs: tuple[Hashable, ...]
+    ) -> Diagnosis | Absent | None:
+        """Return the diagnosis that needs no look at the figures now; None: one is due."""
+        assert self.last is not None
+        if seen is None or seen < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
+            return Absent("too little was seen yet for a diagnosis")
+        return None if self.hold.is_due(self.last.time, signs) else self.hold.answer
+
+    def _signs(self, era: Era, *, is_frozen: bool) -> tuple[Hashable, ...]:
+        """Return what may change a diagnosis at once, whatever the window."""
+        assert self.last is not None
+        enabled, _ = is_caching_enabled(self.last)
+        emptied_at = self.tally.emptied_at if self.tally else None
+        return self.restarts, self.was_emptied, emptied_at, is_frozen, enabled, self.last.config, era
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,12 +283,6 @@ class EngineState:
     def diagnosis(self, figures: WindowFigures, seconds: float | None) -> Diagnosis:
         """Return what figures over `seconds` point to."""
         return diagnose(figures, thresholds=self.thresholds, events=evidence(self._events(seconds)), age=self._age())
-
-    def signs(self) -> tuple[Hashable, ...]:
-        """Return what may change a diagnosis at once, whatever the window."""
-        enabled, _ = is_caching_enabled(self.reading)
-        config = self.reading.config
-        return self.restarts, self.was_emptied, self.emptied_at, self.frozen is None, enabled, config, self.era
 
     def _why_absent(self, seconds: float | None, *, require_coverage: bool) -> Absent | None:
         """Return why there are no figures of that window, None where there are."""

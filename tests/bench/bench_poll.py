@@ -32,7 +32,9 @@ def main() -> None:
     options = parser.parse_args()
     config = Config()
     reader, interpreter = PageReader(is_wanted), Interpreter()
-    watch = TargetWatch("bench", spans=config.windows, diagnosed=config.diagnosis_window)
+    watch = TargetWatch(
+        "bench", spans=config.windows, diagnosed=config.diagnosis_window, hold_seconds=config.diagnosis_hold
+    )
     costs: list[tuple[float, ...]] = []
     with tempfile.TemporaryDirectory() as folder:
         record("mixed_long_warm", Path(folder), seed=1, seconds=60 * options.minutes, period=options.period)

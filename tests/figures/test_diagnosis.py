@@ -424,6 +424,27 @@ def test_what_holds_has_the_newest_evidence_of_its_cause() -> None:
     assert hold.update(70, of(EVICTION, "rival")).evidence == ("rival",)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "seen", "time", "signs", "due"),
+    [
+        pytest.param(60, [], 0, "same", True, id="the first"),
+        pytest.param(60, [(0, HEALTHY)], 14, "same", False, id="soon after"),
+        pytest.param(60, [(0, HEALTHY)], 15, "same", True, id="a quarter of the hold later"),
+        pytest.param(60, [(0, HEALTHY)], 1, "others", True, id="what decides at once has changed"),
+        pytest.param(60, [(0, HEALTHY), (20, EVICTION), (70, EVICTION)], 79, "same", False, id="a rival still waits"),
+        pytest.param(60, [(0, HEALTHY), (20, EVICTION), (70, EVICTION)], 80, "same", True, id="a rival has lasted"),
+        pytest.param(0, [(0, HEALTHY)], 0, "same", True, id="no holding"),
+    ],
+)
+def test_when_figures_are_looked_at(
+    seconds: float, seen: list[tuple[float, Cause]], time: float, signs: str, due: bool
+) -> None:
+    hold = Hold(seconds)
+    for moment, cause in seen:
+        assert hold.update(moment, of(cause), "same") is hold.answer
+    assert hold.is_due(time, signs) is due
+
+
 def test_a_diagnosis_is_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         of(HEALTHY).cause = EVICTION  # type: ignore[misc]

@@ -434,6 +434,38 @@ def test_a_diagnosis_holds_until_another_has_lasted() -> None:
     assert 50 + 60 <= 5 * seen.index(seen[other]) <= 50 + 60 + 30, "a minute after the window showed it"
 
 
+@pytest.mark.parametrize(
+    ("polls", "last", "is_made"),
+    [
+        pytest.param(5, at(1025, 35), False, id="5 s later"),
+        pytest.param(7, at(1035, 45), True, id="15 s later"),
+        pytest.param(5, at(1025, 3, created=1022.0), True, id="a restart"),
+        pytest.param(5, at(1025, 35, gauges={"sleep_state/discard_all": 1.0}), True, id="the cache was emptied"),
+        pytest.param(5, at(1025, 35, config=replace(CONFIG, enable_prefix_caching=False)), True, id="caching is off"),
+        pytest.param(5, at(1025, 35, config=replace(CONFIG, num_gpu_blocks=400)), True, id="another pool"),
+    ],
+)
+def test_a_diagnosis_is_made_once_a_quarter_of_the_hold_and_where_it_must_not_wait(
+    polls: int, last: PageReading, is_made: bool
+) -> None:
+    watch = TargetWatch("localhost:8000", spans=(30.0, 60.0), diagnosed=30.0, hold_seconds=60.0)
+    states = []
+    for one in [*(at(1000 + 5 * poll, 10 + 5 * poll) for poll in range(polls)), last]:
+        watch.add(one)
+        states.extend(watch.state((30.0, 60.0)).engines)
+    assert (states[-1].held is not states[-2].held) is is_made
+
+
+def test_the_figures_beside_a_held_diagnosis_are_the_newest() -> None:
+    watch = TargetWatch("localhost:8000", spans=(30.0, 60.0), diagnosed=30.0, hold_seconds=60.0)
+    requests = []
+    for second in range(0, 30, 5):
+        watch.add(at(1000 + second, 10 + second))
+        (state,) = watch.state((30.0, 60.0)).engines
+        requests.append(state.figures(30.0).requests)
+    assert requests[1:] == [5.0, 10.0, 15.0, 20.0, 25.0]
+
+
 def test_another_span_than_the_held_one_answers_at_once() -> None:
     watch = TargetWatch("localhost:8000", spans=(30.0, 60.0), diagnosed=30.0, hold_seconds=600.0)
     for second in range(0, 100, 5):

@@ -148,7 +148,8 @@ class RequestEstimator:
         values = None if fault else self._read(pool)
         if values is None:
             fault = fault or "no pairing of its buckets gives its sums"
-            values = np.concatenate((requests * self._average(), np.zeros(FIGURES), np.full(FIGURES, requests)))
+            average = np.minimum(requests * self._average(), requests)
+            values = np.concatenate((average, np.zeros(FIGURES), np.full(FIGURES, requests)))
             self._totals[Total.FAULTY_REQUESTS] += requests
         else:
             self._totals[Total.PROMPT_TOKENS] += pool.prompt_tokens
@@ -220,6 +221,8 @@ class RequestEstimator:
         the observations was the one too many.
         """
         self._owed += surplus
+        if not self._owed.any():
+            return requests, values
         whole = np.concatenate(((float(requests),), values[FIGURES : 2 * FIGURES]))
         back = np.minimum(self._owed, whole)
         self._owed -= back

@@ -113,8 +113,8 @@ class PageReader:
         that cannot be told from a wanted one. A broken line of another family is passed over.
         A series that stands twice with different values is an error too.
         """
-        count = body.count(b"\n")
-        if count > MAX_LINES:  # before anything is made of them
+        # Before anything is made of the lines; a body of so few bytes cannot have too many.
+        if len(body) > MAX_LINES and (count := body.count(b"\n")) > MAX_LINES:
             raise PageError(f"{count} lines, more than {MAX_LINES}: is this the page of an engine?")
         lines = body.removeprefix(_BOM).split(b"\n")
         unended = lines.pop()

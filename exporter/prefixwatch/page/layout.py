@@ -18,11 +18,11 @@ class Layout:
 
     def __init__(self, lines: Sequence[bytes], starts: Iterable[bytes | None], is_sample: Sequence[bool]) -> None:
         starts = list(starts)
-        self._is_sample = is_sample
-        self._is_whole = [start is None for start in starts]
-        self._whole = list(compress(lines, self._is_whole))
+        self._whole_places = [place for place, start in enumerate(starts) if start is None]
+        self._whole = [lines[place] for place in self._whole_places]
         self._starts = [line if start is None else start for line, start in zip(lines, starts, strict=True)]
-        self._lengths = [len(start) for start in compress(self._starts, is_sample)]
+        samples = compress(enumerate(self._starts), is_sample)
+        self._values = [(place, slice(len(start), None)) for place, start in samples]
         self.bytes = sum(map(len, self._starts))
 
     def __len__(self) -> int:
@@ -33,10 +33,9 @@ class Layout:
         """Return the values of the samples of a page of this layout; None where it has another."""
         if len(lines) != len(self._starts) or not all(map(bytes.startswith, lines, self._starts)):
             return None
-        if list(compress(lines, self._is_whole)) != self._whole:
+        if [lines[place] for place in self._whole_places] != self._whole:
             return None
-        samples = zip(compress(lines, self._is_sample), self._lengths, strict=True)
-        texts = [line[length:] for line, length in samples]
+        texts = [lines[place][behind] for place, behind in self._values]
         if b"_" in b"".join(texts):  # Python would take 1_000, the format does not
             return None
         try:

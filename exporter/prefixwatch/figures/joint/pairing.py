@@ -109,7 +109,7 @@ def pair_counts(margins: Margins, pairs: Pairs, share: Array) -> Array:
     """Return each pool's requests in each pairing, (n, k), from the share of all requests in each, (k,)."""
     joint = np.zeros((margins.prompt.shape[1], margins.computed.shape[1]))
     joint[pairs.row, pairs.column] = np.maximum(share, 1e-9)
-    cells, _ = _proportional(margins, joint, np.ones_like(margins.computed), steps=8)
+    cells, _ = _proportional(margins, joint, np.ones(margins.computed.shape), steps=8)
     return cells[:, pairs.row, pairs.column]
 
 
