@@ -17,7 +17,7 @@ from prefixwatch.figures.engine import (
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History
-from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, lost_requests
+from prefixwatch.figures.requestlevel import LOST, RequestLevel, RequestWatch, finishing_rate, lost_requests
 from prefixwatch.figures.savings import COLUMNS, TokenCost, saving, token_cost
 from prefixwatch.figures.standstill import Standstill
 from prefixwatch.figures.windows import Past, Window
@@ -98,9 +98,9 @@ class EngineWatch:
         if restarted and last is not None:
             self.restarts += 1
             ended = min(process_start or min(reading.created.values(), default=reading.time), reading.time)
-            lost = lost_requests(self.history.window(_RATE_SECONDS, end=last.time), ended - last.time)
+            lost = lost_requests(self._finishing_rate(last), ended - last.time)
         elif last is not None and not counts:
-            lost = lost_requests(self.history.window(_RATE_SECONDS, end=last.time), reading.time - last.time)
+            lost = lost_requests(self._finishing_rate(last), reading.time - last.time)
         else:
             lost = 0.0
         written = eviction.written_tokens(grown)
@@ -121,6 +121,9 @@ class EngineWatch:
         if self.polls >= self.next_fit:
             self.cost = token_cost(self.history.intervals(COLUMNS))
             self.next_fit = self.polls + 1 + min(self.polls, _FIT_SPAN) // 10
+
+    def _finishing_rate(self, last: Reading) -> float:
+        return finishing_rate(self.history.window(_RATE_SECONDS, end=last.time), last)
 
     def _take_events(self, tally: EventTally, *, restarted_at: float | None) -> None:
         """Take what cache events have added since the last reading."""

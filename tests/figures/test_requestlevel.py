@@ -13,6 +13,7 @@ from prefixwatch.figures.requestlevel import (
     LOST,
     RequestLevel,
     RequestWatch,
+    finishing_rate,
     hit_ratio_ceiling,
     level_since_start,
     lost_requests,
@@ -125,24 +126,41 @@ def recent(requests: float | None, seconds: float = 60.0) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("window", "gap", "expected"),
+    ("rate", "gap", "expected"),
     [
-        pytest.param(recent(60.0), 4.0, 4 + 6, id="the rate, and three standard deviations"),
-        pytest.param(recent(60.0), 1.0, 4, id="one expected"),
-        pytest.param(recent(60.0), -1.0, 0, id="it restarted before the last reading"),
-        pytest.param(recent(0.0), 9.0, 0, id="no traffic"),
-        pytest.param(recent(None), 9.0, 0, id="nothing on requests"),
-        pytest.param(recent(60.0, seconds=0.0), 9.0, 0, id="a window of no length"),
-        pytest.param(None, 9.0, 0, id="no window"),
+        pytest.param(1.0, 4.0, 4 + 6, id="the rate, and three standard deviations"),
+        pytest.param(1.0, 1.0, 4, id="one expected"),
+        pytest.param(1.0, -1.0, 0, id="it restarted before the last reading"),
+        pytest.param(0.0, 9.0, 0, id="no traffic"),
     ],
 )
-def test_lost_requests(window: Window | None, gap: float, expected: float) -> None:
-    assert lost_requests(window, gap) == expected
+def test_lost_requests(rate: float, gap: float, expected: float) -> None:
+    assert lost_requests(rate, gap) == expected
+
+
+def finished_by(requests: float, *, created: float | None) -> Reading:
+    return reading({"requests_finished/stop": requests}, time=1000.0, created=created)
+
+
+@pytest.mark.parametrize(
+    ("window", "last", "expected"),
+    [
+        pytest.param(recent(60.0), finished_by(100, created=0.0), 1.0, id="lately more than ever"),
+        pytest.param(recent(60.0), finished_by(50, created=990.0), 5.0, id="lately it was down for most of the time"),
+        pytest.param(None, finished_by(50, created=990.0), 5.0, id="one reading yet"),
+        pytest.param(recent(60.0), finished_by(50, created=None), 1.0, id="it does not say when it began"),
+        pytest.param(recent(60.0), finished_by(50, created=1001.0), 1.0, id="its clock is ahead"),
+        pytest.param(recent(None), finished_by(0, created=990.0), 0.0, id="no traffic"),
+        pytest.param(recent(60.0, seconds=0.0), finished_by(0, created=None), 0.0, id="a window of no length"),
+    ],
+)
+def test_finishing_rate(window: Window | None, last: Reading, expected: float) -> None:
+    assert finishing_rate(window, last) == expected
 
 
 def test_three_deviations_hold_a_poisson_count() -> None:
     expected = 25.0
-    lost = lost_requests(recent(expected * 60), 1.0)
+    lost = lost_requests(expected, 1.0)
     above = 1 - sum(math.exp(-expected) * expected**n / math.factorial(n) for n in range(int(lost) + 1))
     assert above < 0.003
 

@@ -25,7 +25,7 @@ from prefixwatch.figures.requests import (
     window_sums,
 )
 from prefixwatch.figures.windows import Window
-from prefixwatch.page.reading import CacheConfig, Reading, histogram_of
+from prefixwatch.page.reading import CacheConfig, Reading, histogram_of, parts_of
 
 LOST = "own/lost_requests"
 THOROUGH_RING = 2048
@@ -126,15 +126,24 @@ def hit_ratio_ceiling(increases: Mapping[str, float], config: CacheConfig) -> Es
     return Estimate(estimate=share.estimate, lower=share.lower, upper=share.upper)
 
 
-def lost_requests(recent: Window | None, gap: float) -> float:
+def lost_requests(rate: float, gap: float) -> float:
     """Return how many requests may have finished unread before a restart, `gap` seconds after the last reading.
 
-    As many as arrive at the rate of the `recent` window, and three standard deviations more.
+    As many as finish at that `rate` (a second), and three standard deviations more.
     """
-    if recent is None or recent.seconds <= 0:
-        return 0.0
-    expected = recent.increases.get("own/requests", 0.0) / recent.seconds * max(0.0, gap)
+    expected = rate * max(0.0, gap)
     return math.ceil(expected + 3 * math.sqrt(expected))
+
+
+def finishing_rate(recent: Window | None, last: Reading) -> float:
+    """Return how many requests finished a second up to the `last` reading: in the `recent` window, or since its process began.
+
+    The higher of the two: lately nothing may have run for a while, and earlier the process may have been idle.
+    """
+    lately = recent.increases.get("own/requests", 0.0) / recent.seconds if recent and recent.seconds > 0 else 0.0
+    age = last.time - min(last.created.values(), default=last.time)
+    finished = sum(parts_of(last.counters, "requests_finished").values())
+    return max(lately, finished / age if age > 0 else 0.0)
 
 
 def _unobserved(_: Window) -> RequestLevel:
