@@ -6,13 +6,11 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 from prefixwatch.config import Access
 from prefixwatch.names import Names
@@ -20,7 +18,6 @@ from prefixwatch.settings import read_token
 
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
 _MAX_VERSION_BYTES = 4096
-_URLS_KEPT = 8192
 _HINTS = {
     401: "the target wants credentials: set access.bearer_token_file, or --bearer-token-file",
     403: "the target refuses this client: check access.bearer_token_file or the client certificate",
@@ -93,9 +90,7 @@ class Fetcher:
         except (OSError, ValueError) as error:
             raise FetchError("access", f"a file of access cannot be used: {_words(error)}") from None
         try:
-            async with self._session.get(
-                _parsed(url), timeout=self._timeout, allow_redirects=False, **options
-            ) as response:
+            async with self._session.get(url, timeout=self._timeout, allow_redirects=False, **options) as response:
                 if response.status != 200:
                     raise _of_status(response.status)
                 if response.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -133,15 +128,6 @@ class Fetcher:
             self._contexts = {known: kept for known, kept in self._contexts.items() if known[0] != access}
             self._contexts[key] = context
         return context
-
-
-@lru_cache(maxsize=_URLS_KEPT)
-def _parsed(url: str) -> URL:
-    """Return a URL, parsed once: yarl's own caches are smaller than a fleet."""
-    try:
-        return URL(url)
-    except ValueError:
-        raise aiohttp.InvalidURL(url) from None
 
 
 def _of_fault(error: Exception, *, is_tls: bool) -> FetchError:
