@@ -99,7 +99,11 @@ async def test_the_health_check_itself(status: int | None, scheme: str, is_healt
     if status is None:
         await runner.cleanup()
     # A proxy that Docker hands on to its containers is none of the check's business.
-    environment = {**os.environ, "HEALTH_URL": f"{scheme}://127.0.0.1:{port}/healthz", "http_proxy": "http://127.0.0.1:9"}
+    environment = {
+        **os.environ,
+        "HEALTH_URL": f"{scheme}://127.0.0.1:{port}/healthz",
+        "http_proxy": "http://127.0.0.1:9",
+    }
     process = await asyncio.create_subprocess_exec(
         sys.executable, *health_command()[1:], env=environment, stderr=asyncio.subprocess.DEVNULL
     )
