@@ -1,11 +1,14 @@
 """The configuration: values with their reasons."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from rulebook.kinds import KINDS, fits, kind_of
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -40,8 +43,13 @@ class Settings:
         """Read a file. Raises SettingsError."""
         try:
             content = yaml.safe_load(file.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise SettingsError(f"{file}: {error}") from error
+        except OSError as error:
+            raise SettingsError(f"{file}: cannot be read: {error.strerror}") from None
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date like 2001-99-99
+            mark = getattr(error, "problem_mark", None)
+            where = f" line {mark.line + 1}:" if mark else ""
+            problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+            raise SettingsError(f"{file}:{where} not YAML: {problem}") from None
         if not isinstance(content, dict):
             raise SettingsError(f"{file}: this must be a mapping")
         return cls(content, source=str(file))
@@ -67,6 +75,18 @@ class Settings:
     def why(self, path: str) -> str:
         """Return the reason for a value."""
         return str(self._entry(path)["why"])
+
+    def check_kinds(self, defaults: "Settings") -> None:
+        """Refuse a value that is not of the kind of its default. Raises SettingsError.
+
+        A path without a default is passed over: it is one of `unused`.
+        """
+        for path, entry in self._entries.items():
+            if path in defaults._entries:
+                kind = KINDS[kind_of(path.rpartition(".")[2], defaults._entries[path]["value"])]
+                if not fits(entry["value"], kind.schema):
+                    shown = json.dumps(entry["value"], default=str, ensure_ascii=False)[:80]
+                    raise SettingsError(f"{self._source}: {path}: {shown} is not {kind.words}")
 
     def unused(self) -> list[str]:
         """Return the paths that nobody asked for."""

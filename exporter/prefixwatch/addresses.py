@@ -9,15 +9,17 @@ HIDDEN = "<hidden>"
 _CREDENTIALS = re.compile(r"""((?:^|(?<=['"\s]))(?:\w+://)?)[^\s'"]*@""")
 _QUERY = re.compile(r"""\?[^\s'"]+""")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_BRACKETED_IPV4 = re.compile(r"^(\w+://)\[([0-9.]+)\](?=[:/?#]|$)")
 _NOT_IN_URLS = re.compile(r'[\s\x00-\x20\x7f<>"{}|\\^`]')
 
 
 def url_of(text: str) -> str:
     """Complete what people write for a target: "localhost:8000" becomes http://localhost:8000/metrics.
 
-    Raises ValueError saying what is wrong.
+    Brackets around an IPv4 address are dropped: a template that does not know of which kind an address is writes them
+    always. Raises ValueError saying what is wrong.
     """
-    url = text if "://" in text else f"http://{text}"
+    url = _BRACKETED_IPV4.sub(r"\1\2", text if "://" in text else f"http://{text}")
     try:
         parts = urlsplit(url)
         is_fine = (parts.port is None or parts.port > 0) and not _NOT_IN_URLS.search(url) and url.isprintable()

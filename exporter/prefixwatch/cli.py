@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from rich.console import Console
 
 from prefixwatch import __version__, config, log, report, serving, snapshot
 from prefixwatch.addresses import url_of
@@ -29,24 +29,38 @@ from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.trace import TraceError
 
 _UNUSABLE = 2
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; return its exit status: 0, 1 where a target gave nothing, 2 for bad input."""
     parsed = _parser().parse_args(arguments)
+    if sys.stdout is None:  # it was closed: `prefixwatch run ... >&-`
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  as long as the process
     try:
         status = int(parsed.run(parsed))
-        sys.stdout.flush()  # here, where a closed pipe is caught
+        sys.stdout.flush()  # here, where a closed pipe or a full disk is caught
         return status
     except (ConfigError, EventsError, TraceError, PageError, DemoError) as error:
         line = str(error).replace("\n", "\\n")  # a file's name may hold any character
         print(f"prefixwatch: {line}", file=sys.stderr)
         return _UNUSABLE
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _drop_output()
+        print(f"prefixwatch: standard output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _drop_output() -> None:
+    """Let go where nothing can be written any longer, or Python complains of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -130,7 +144,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web-config-file", metavar="FILE", help="TLS and authentication for it, as other exporters have them"
     )
-    parser.add_argument("--poll-interval", metavar="D", help="between polls (5s; 1s beside one engine)")
+    parser.add_argument("--poll-interval", metavar="D", help="between polls (5s)")
     _add_events(parser)
     parser.add_argument("--targets-file", metavar="FILE", help="a list of targets, reread when it changes")
     parser.add_argument("--target-host", metavar="HOST", help="names the targets, instead of the host of their URL")
@@ -237,6 +251,8 @@ def _read(parsed: argparse.Namespace) -> int:
         target = read_page(content, name)
     except PageError as error:
         raise ConfigError(f"{name}: {error}") from None
+    if not target.engines:
+        raise ConfigError(f"{name}: {target.error}")
     _print([target], as_json=parsed.json)
     return 0
 
@@ -249,8 +265,10 @@ def _replay(parsed: argparse.Namespace) -> int:
             f"{done.first_fault}",
             file=sys.stderr,
         )
-    state = done.watch.state((parsed.window,))
-    _print([state.snapshot(parsed.window, is_up=done.is_up)], as_json=parsed.json)
+    target = done.watch.state((parsed.window,)).snapshot(parsed.window, is_up=done.is_up)
+    if not target.engines:
+        raise TraceError(f"{parsed.file}: no page of an engine in it: {target.error or 'nothing was read'}")
+    _print([target], as_json=parsed.json)
     return 0
 
 
@@ -288,7 +306,7 @@ def _compare(parsed: argparse.Namespace) -> int:
         document = msgspec.json.encode({"engines": [one.to_json() for one in found]})
         sys.stdout.write(msgspec.json.format(document, indent=2).decode() + "\n")
     else:
-        report.show_comparison(found, Console(soft_wrap=False, highlight=False))
+        report.show_comparison(found, report.console())
     return 0
 
 
@@ -304,7 +322,7 @@ def _print(targets: list[TargetSnapshot], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(snapshot.encoded(targets).decode() + "\n")
     else:
-        report.show(targets, Console(soft_wrap=False, highlight=False))
+        report.show(targets, report.console())
 
 
 def _address(parsed: argparse.Namespace) -> Address:

@@ -20,6 +20,9 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _PORT = re.compile(r"[0-9]{1,5}")
 _MIN_INTERVAL = 0.2
+_AMOUNTS = ("min_evictions", "min_requests", "warm_up_seconds", "output_dwarfs_prompt")
+"""The thresholds that are no shares."""
+
 # What Kubernetes sets in every pod beside a Service that is called prefixwatch.
 _OF_KUBERNETES = re.compile(rf"{PREFIX}(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
 
@@ -132,7 +135,7 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
         if isinstance(entry, dict) and isinstance(entry.get("targets"), list):
             labels = entry.get("labels") or {}
             if isinstance(labels, dict):
-                labels = {name: value for name, value in labels.items() if not str(name).startswith("__")}
+                labels = {name: value for name, value in labels.items() if not _is_of_prometheus(str(name))}
             others = {name: value for name, value in entry.items() if name not in ("targets", "labels")}
             entries += [{"url": address, "labels": labels, **others} for address in entry["targets"]]
         else:
@@ -140,6 +143,11 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
     targets: tuple[TargetConfig, ...] = converted(entries, tuple[TargetConfig, ...], str(file))
     _check_targets(targets, str(file), None)
     return targets
+
+
+def _is_of_prometheus(label: str) -> bool:
+    """Whether a label of a group means something to Prometheus alone."""
+    return label.startswith("__") or label in ("job", "instance")
 
 
 def shown(config: Config) -> str:
@@ -215,7 +223,21 @@ def _check(config: Config, *, needs_target: bool) -> None:
         _refuse("log_level", config.log_level, "must be debug, info, warning or error")
     if config.log_format not in ("auto", "json", "text"):
         _refuse("log_format", config.log_format, "must be auto, json or text")
+    _check_thresholds(config.thresholds)
     _check_access(config.access, "config: access")
+
+
+def _check_thresholds(thresholds: Thresholds) -> None:
+    for name, value in msgspec.structs.asdict(thresholds).items():
+        if name in _AMOUNTS:
+            if not 0 <= value < float("inf"):
+                _refuse(f"thresholds.{name}", value, "must be 0 or more")
+        elif not 0 <= value <= 1:
+            _refuse(f"thresholds.{name}", value, "must be a share: from 0 to 1")
+    if thresholds.low_of_ceiling > thresholds.near_ceiling:
+        _refuse(
+            "thresholds.low_of_ceiling", thresholds.low_of_ceiling, f"is above near_ceiling, {thresholds.near_ceiling}"
+        )
 
 
 def _check_events(events: EventsConfig, path: str) -> None:

@@ -76,14 +76,17 @@ class MetricFamilies(Families):
 
 @dataclass(slots=True)
 class _Lines:
-    """A family's lines. `created`: of its `_created` samples, which are a family of their own in the classic format."""
+    """A family's lines, as bytes: of 1,000 engines they are 16 MB.
+
+    `created`: of its `_created` samples, which are a family of their own in the classic format.
+    """
 
     name: str
     created_name: str
     is_wanted: bool
     is_created_wanted: bool
-    samples: list[str] = field(default_factory=list)
-    created: list[str] = field(default_factory=list)
+    samples: bytearray = field(default_factory=bytearray)
+    created: bytearray = field(default_factory=bytearray)
 
 
 class TextFamilies(Families):
@@ -106,32 +109,32 @@ class TextFamilies(Families):
     def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None:
         lines = self._lines[metric.name]
         if lines.is_wanted:
-            lines.samples.append(f"{lines.name}{labels.text} {_number(value)}\n")
+            lines.samples += f"{lines.name}{labels.text} {_number(value)}\n".encode()
         if created is not None and lines.is_created_wanted:
-            lines.created.append(f"{lines.created_name}{labels.text} {_number(created)}\n")
+            lines.created += f"{lines.created_name}{labels.text} {_number(created)}\n".encode()
 
     def text(self) -> bytes:
         """Return the text of all families that have samples."""
-        written: list[str] = []
+        written: list[bytes | bytearray] = []
         for metric in METRICS:
             lines = self._lines[metric.name]
             is_counter = metric.kind is Kind.COUNTER
             if self._is_openmetrics and lines.samples:
                 name = metric.full_name.removesuffix("_total") if is_counter else metric.full_name
-                written += self._head(name, metric, metric.kind), *lines.samples
+                written += self._head(name, metric, metric.kind), lines.samples
             elif not self._is_openmetrics and (lines.samples or lines.created):
-                written += self._head(metric.full_name, metric, metric.kind), *lines.samples
+                written += self._head(metric.full_name, metric, metric.kind), lines.samples
                 if lines.created:
-                    written += self._head(lines.created_name, metric, Kind.GAUGE), *lines.created
+                    written += self._head(lines.created_name, metric, Kind.GAUGE), lines.created
         if self._is_openmetrics:
-            written.append("# EOF\n")
-        return "".join(written).encode()
+            written.append(b"# EOF\n")
+        return b"".join(written)
 
-    def _head(self, name: str, metric: Metric, kind: Kind) -> str:
+    def _head(self, name: str, metric: Metric, kind: Kind) -> bytes:
         text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
         if self._is_openmetrics:
             text = text.replace('"', r"\"")
-        return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+        return f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode()
 
 
 def _written(name: str, value: str) -> str:

@@ -12,6 +12,7 @@ from typing import TypedDict
 import aiohttp
 import msgspec
 
+from prefixwatch.certificates import load_certificate
 from prefixwatch.config import Access
 from prefixwatch.names import Names
 from prefixwatch.settings import read_token
@@ -124,7 +125,7 @@ class Fetcher:
         if context is None:
             context = ssl.create_default_context(cafile=access.ca_file)
             if access.cert_file:
-                context.load_cert_chain(access.cert_file, access.key_file)
+                load_certificate(context, access.cert_file, access.key_file)
             self._contexts = {known: kept for known, kept in self._contexts.items() if known[0] != access}
             self._contexts[key] = context
         return context

@@ -17,6 +17,7 @@ from prefixwatch.discovery import Discovery, Target
 from prefixwatch.eventstream import EventStream
 from prefixwatch.fetch import Body, Fetcher, FetchError, session
 from prefixwatch.names import Names
+from prefixwatch.outages import OutageLog
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import NotAPage, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
@@ -122,6 +123,7 @@ class TargetPoller:
         self._watch, self._spans = watch, spans
         self._turn = turn or asyncio.Lock()
         self._errors: Counter[str] = Counter()
+        self._outages = OutageLog(target.name, _log)
         self._missed = 0
         self._last_success: float | None = None
         self._release: str | None = None
@@ -183,8 +185,7 @@ class TargetPoller:
         return interval * self._jitter(1 - JITTER, 1 + JITTER)
 
     def _succeeded(self) -> None:
-        if self._missed:
-            _log.info("target is back", extra={"target": self.target.name, "missed_polls": self._missed})
+        self._outages.note(self._clock(), "target is back", is_up=True, missed_polls=self._missed)
         self._missed, self._is_loading = 0, False
         self._last_success = self._wall()
 
@@ -192,9 +193,8 @@ class TargetPoller:
         self._errors[kind] += 1
         self._watch.fail(message)
         self._is_loading = may_be_loading and self._last_success is None
-        if not self._missed:
-            words = "target has not answered yet: still loading?" if self._is_loading else "target cannot be used"
-            _log.warning(words, extra={"target": self.target.name, "reason": kind, "error": message})
+        words = "target has not answered yet: still loading?" if self._is_loading else "target cannot be used"
+        self._outages.note(self._clock(), words, is_up=False, reason=kind, error=message)
         self._missed += 1
 
     def _failed_inside(self) -> None:

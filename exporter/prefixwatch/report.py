@@ -1,12 +1,15 @@
 """Figures for a person at a terminal."""
 
+import os
+import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from prefixwatch.comparison import Comparison
+from prefixwatch.comparison import Comparison, Difference
 from prefixwatch.diagnosis import Diagnosis
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.wording import duration, harmless, percent, span
@@ -14,7 +17,16 @@ from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 
 _DIALECTS = {"vllm": "vLLM", "ray": "vLLM on Ray Serve", "kserve": "vLLM on KServe"}
 
+_WIDTH = 120
+"""Columns of what is printed into a pipe or a file."""
+
 Row = tuple[str, str, str]
+
+
+def console() -> Console:
+    """Return standard output: as wide as the terminal that it is, or as COLUMNS says."""
+    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if is_known else _WIDTH)
 
 
 def show(targets: list[TargetSnapshot], console: Console) -> None:
@@ -25,11 +37,11 @@ def show(targets: list[TargetSnapshot], console: Console) -> None:
         for engine in target.engines:
             console.print(_text(_headline(target, engine), style="bold"))
             console.print()
-            console.print(_table(list(_rows(engine))))
+            _print_table(_table(list(_rows(engine))), console)
             _show_diagnosis(engine, console)
             _show_absent(engine, console)
         for caveat in target.caveats:
-            console.print(_text(f"  note: {caveat.partition(': ')[2] or caveat}", style="dim"))
+            _print_indented(f"  note: {caveat.partition(': ')[2] or caveat}", console, style="dim")
 
 
 def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None:
@@ -42,13 +54,14 @@ def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None
         for name, difference in sorted(one.differences.items(), key=lambda item: not item[1].is_change):
             if isinstance(difference.before, Absent) and isinstance(difference.after, Absent):
                 continue
-            word = "changed" if difference.is_change else ""
             sides = [_number(name, side) for side in (difference.before, difference.after)]
-            table.add_row(f"  {name.replace('_', ' ')}", *sides, word, style="bold" if difference.is_change else "")
-        console.print(table)
+            table.add_row(
+                f"  {name.replace('_', ' ')}", *sides, _word(difference), style="bold" if difference.is_change else ""
+            )
+        _print_table(table, console)
         causes = [_cause(side.diagnosis) for side in (one.before, one.after)]
         console.print()
-        console.print(_text(f"  {_verdict(one)}", style="bold"), soft_wrap=True)
+        _print_indented(f"  {_verdict(one)}", console, style="bold")
         same = causes[0] == causes[1]
         console.print(_text(f"  diagnosis: {causes[1]}{', as before' if same else f', before it: {causes[0]}'}"))
         console.print()
@@ -59,11 +72,45 @@ def _text(line: str, style: str = "") -> Text:
     return Text(harmless(line), style=style)
 
 
+def _print_indented(line: str, console: Console, *, style: str = "", indent: int = 4) -> None:
+    """Print a line; what does not fit stands below it, moved in by `indent`."""
+    parts = textwrap.wrap(
+        harmless(line), console.width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    for part in parts:
+        console.print(Text(part, style=style), soft_wrap=True)
+
+
+def _print_table(table: Table, console: Console) -> None:
+    """Print a table; into a file without the blanks behind its last column."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.print(Text(line.rstrip()), soft_wrap=True)
+
+
 def _verdict(one: Comparison) -> str:
-    changes = one.changes
-    if not changes:
+    names: dict[str, list[str]] = {}
+    for name in one.changes:
+        names.setdefault(_word(one.differences[name]), []).append(name.replace("_", " "))
+    if not names:
         return "nothing changed by more than the traffic's own variation"
-    return f"changed: {', '.join(name.replace('_', ' ') for name in changes)}"
+    return "; ".join(f"{word}: {', '.join(names[word])}" for word in sorted(names, key=_WORDS.index))
+
+
+_WORDS = ("changed", "appeared", "gone")
+
+
+def _word(difference: Difference) -> str:
+    """Say what became of a figure; one that was absent on one side cannot be said to have changed."""
+    if not difference.is_change:
+        return ""
+    if isinstance(difference.before, Absent):
+        return "appeared"
+    return "gone" if isinstance(difference.after, Absent) else "changed"
 
 
 def _cause(found: Diagnosis | Absent) -> str:
@@ -174,11 +221,11 @@ def _show_diagnosis(engine: EngineFigures, console: Console) -> None:
     console.print()
     console.print(_text(f"  why: {found.cause} ({found.confidence} confidence)", style="bold"))
     for sentence in found.evidence:
-        console.print(_text(f"    - {sentence}"), soft_wrap=True)
+        _print_indented(f"    - {sentence}", console, indent=6)
     if found.next_steps:
         console.print(_text("  what to do", style="bold"))
     for step in found.next_steps:
-        console.print(_text(f"    - {step}"), soft_wrap=True)
+        _print_indented(f"    - {step}", console, indent=6)
 
 
 def _show_absent(engine: EngineFigures, console: Console) -> None:
@@ -189,5 +236,5 @@ def _show_absent(engine: EngineFigures, console: Console) -> None:
     if reasons:
         console.print()
     for reason, names in reasons.items():
-        console.print(_text(f"  absent: {', '.join(names)}: {reason}", style="dim"), soft_wrap=True)
+        _print_indented(f"  absent: {', '.join(names)}: {reason}", console, style="dim")
     console.print()

@@ -3,7 +3,10 @@
 Every error names the key path and the value: `config: windows[1]: "5 min" is not a duration; ...`.
 """
 
+import errno
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,10 @@ MAX_BYTES = 4 * 2**20
 MAX_VALUES = 500_000
 """How many values a file may hold, with each alias (`*name`) counted as what it stands for."""
 
+MAX_TOKEN_BYTES = 64 * 2**10
+"""How large a file with a token may be."""
+
+_PLAIN_KEY = re.compile(r"[\w.-]{1,40}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _MAX_DURATION = 10 * 365 * 86400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -66,8 +73,7 @@ class Duration(float):
 def read(file: Path, *, is_secret: bool = False) -> Any:
     """Return what a YAML file holds. Raises `ConfigError`, which quotes nothing of the file where it `is_secret`."""
     try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = content_of(file, most=MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{file}: larger than {MAX_BYTES // 2**20} MiB")
         return _built(content.decode())
@@ -75,6 +81,8 @@ def read(file: Path, *, is_secret: bool = False) -> Any:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file}: not UTF-8") from None
+    except _TwiceError as error:
+        raise ConfigError(f"{file}: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
@@ -85,6 +93,21 @@ def read(file: Path, *, is_secret: bool = False) -> Any:
         # PyYAML lets through what building a value raises: !!int "x", 2001-99-99, a thousand brackets.
         words = "" if is_secret else f": {one_line(error)}"
         raise ConfigError(f"{file}: not YAML{words}") from None
+
+
+def content_of(file: Path, *, most: int) -> bytes:
+    """Return the first bytes of a file. Raises OSError, also where it is a device or a pipe: those may never end."""
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stream.read(most)
+
+
+class _TwiceError(Exception):
+    """A key that stands twice in one mapping."""
+
+    def __init__(self, key: yaml.ScalarNode) -> None:
+        super().__init__(f"line {key.start_mark.line + 1}: {_shown_key(key.value)}: stands twice in one mapping")
 
 
 def _built(text: str) -> Any:
@@ -115,7 +138,7 @@ def _weigh(node: yaml.Node, known: dict[int, int | None]) -> int:
         for name, value in node.value:
             if isinstance(name, yaml.ScalarNode):
                 if name.value in names:
-                    raise _fault(name, "a key stands twice in one mapping")
+                    raise _TwiceError(name)
                 names.add(name.value)
             inner += (name, value)
     elif isinstance(node, yaml.SequenceNode):
@@ -155,7 +178,7 @@ def _explained(fault: str, path: str, value: Any, *, is_secret: bool) -> str:
     path = path.removeprefix("$").removesuffix("`").removeprefix(".")
     unknown = re.search(r"unknown field `(.*)`", fault, re.DOTALL)
     if unknown:
-        return f"{path + '.' if path else ''}{one_line(unknown[1])}: there is no such setting"
+        return f"{path + '.' if path else ''}{_shown_key(unknown[1])}: there is no such setting"
     if "is not a duration" in fault:
         return f"{path}: {fault[fault.index('is not a duration') :] if is_secret else fault}"
     found = value
@@ -173,9 +196,14 @@ def _explained(fault: str, path: str, value: Any, *, is_secret: bool) -> str:
     return f'{path}: "{without_credentials(found)}": {words}' if is_shown else f"{path}: {words}"
 
 
+def _shown_key(key: str) -> str:
+    """Return a key as an error shows it: the start of one that is none, which may be a line of quite another file."""
+    return key if _PLAIN_KEY.fullmatch(key) else one_line(key) if len(key) <= 8 else f"{one_line(key[:8])}..."
+
+
 def read_token(file: Path) -> str:
     """Return the token that a file holds. Raises OSError, and ValueError where it is not one token."""
-    token = file.read_bytes().strip()
-    if not token or not all(0x21 <= byte <= 0x7E for byte in token):
+    token = content_of(file, most=MAX_TOKEN_BYTES + 1).strip()
+    if not 0 < len(token) <= MAX_TOKEN_BYTES or not all(0x21 <= byte <= 0x7E for byte in token):
         raise ValueError(f"{file}: not one token: it must be a line of ASCII without spaces")
     return token.decode("ascii")

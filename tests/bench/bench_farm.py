@@ -36,8 +36,9 @@ from prometheus_client.parser import text_string_to_metric_families
 SCRAPE_SECONDS, LOOK_SECONDS, PROBE_SECONDS = 15.0, 60.0, 0.1
 FILES_PER_ENGINE, OTHER_FILES = 6, 500
 WINDOWS = ("1m", "5m", "1h")
-SLACK = 0.5
-"""How far, in seconds, a window's end may lie from the time at which the farm says it served the page."""
+SLACK, NEWEST = 2.0, 8
+"""A window ends when a poll began, and the farm served its page up to so many seconds later; the page that the JSON is of
+is one of so many of the newest, since it takes a while to say all of that. The ratio has to be the same to nine digits."""
 
 
 @dataclass(slots=True)
@@ -193,7 +194,7 @@ def possible_ratios(pages: Sequence[tuple[float, float, float]], length: float) 
     """Return the ratios over those pages that lie as far apart as the window is long, up to one of the newest; NaN: idle."""
     return [
         (hits - first_hits) / (queries - first_queries) if queries > first_queries else math.nan
-        for end, queries, hits in pages[-3:]
+        for end, queries, hits in pages[-NEWEST:]
         for start, first_queries, first_hits in pages
         if start < end and abs(end - start - length) < SLACK
     ]

@@ -46,5 +46,16 @@ class Authority:
         return context
 
     def _openssl(self, *arguments: str) -> None:
-        done = subprocess.run(["openssl", *arguments], cwd=self.folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        openssl(self.folder, *arguments)
+
+
+def encrypt(key: Path) -> None:
+    """Put a password on a key."""
+    openssl(key.parent, "pkcs8", "-topk8", "-in", key.name, "-out", "encrypted.key", "-passout", "pass:s3cret")
+    (key.parent / "encrypted.key").replace(key)
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    """Run a command of openssl in a folder."""
+    done = subprocess.run(["openssl", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 COMMAND = (sys.executable, "-m", "prefixwatch")
 
@@ -22,12 +22,15 @@ class Done(NamedTuple):
 
 
 async def started(
-    *arguments: object, env: Mapping[str, str] | None = None, prepare: Callable[[], None] | None = None
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[], None] | None = None,
+    out: int | BinaryIO = PIPE,
 ) -> Process:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PREFIXWATCH_")}
     return await asyncio.create_subprocess_exec(
         *COMMAND, *map(str, arguments), env={**clean, **(env or {})},
-        stdin=PIPE, stdout=PIPE, stderr=PIPE, preexec_fn=prepare,
+        stdin=PIPE, stdout=out, stderr=PIPE, preexec_fn=prepare,
     )  # fmt: skip
 
 
@@ -39,7 +42,7 @@ async def ended(process: Process, *, stdin: bytes = b"", within: float = 60.0) -
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return Done(process.returncode, out.decode(), err.decode())
+    return Done(process.returncode, (out or b"").decode(), err.decode())
 
 
 async def run(*arguments: object, stdin: bytes = b"", env: Mapping[str, str] | None = None, **options: Any) -> Done:

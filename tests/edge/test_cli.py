@@ -9,8 +9,9 @@ import re
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import aiohttp
 import pytest
@@ -240,6 +241,7 @@ BAD_INPUT = [
     pytest.param(("run", "--config", "/no/such.yaml"), ["/no/such.yaml", "cannot be read"], id="run: no configuration"),
     pytest.param(("config", "a", "--log-level", "loud"), ["log_level", "loud"], id="config: bad value"),
     pytest.param(("read", "/no/such.prom"), ["/no/such.prom", "cannot be read"], id="read: no file"),
+    pytest.param(("read", "/dev/null"), ["/dev/null: the page is empty"], id="read: nothing"),
     pytest.param(("read", DATA / "traces"), ["traces", "cannot be read"], id="read: a folder"),
     pytest.param(("replay", "/no/such"), ["/no/such", "cannot be read"], id="replay: no file"),
     pytest.param(("replay", DATA / "pages"), ["pages", "scrapes.txt.gz"], id="replay: a folder without a trace"),
@@ -268,6 +270,15 @@ def test_bad_input_is_one_line(called, arguments: tuple[object, ...], words: lis
 def test_a_file_that_is_no_page_is_one_line(called, tmp_path: Path, content: bytes, words: list[str]) -> None:
     (tmp_path / "page").write_bytes(content)
     one_line(called("read", tmp_path / "page"), str(tmp_path / "page"), *words)
+
+
+@pytest.mark.parametrize("page", ["", "# HELP other x\n", "other 1\n"])
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_trace_or_a_page_without_an_engine_is_one_line(called, tmp_path: Path, page: str, option: tuple[str]) -> None:
+    (tmp_path / "page").write_text(page)
+    (tmp_path / "trace").write_text(f"# SCRAPE 1000\n{page}# SCRAPE 1001\n{page}")
+    one_line(called("read", tmp_path / "page", *option), f"{tmp_path}/page: ")
+    one_line(called("replay", tmp_path / "trace", *option), f"{tmp_path}/trace: no page of an engine in it: ")
 
 
 def test_a_trace_that_ends_early_names_the_line(called, tmp_path: Path) -> None:
@@ -306,6 +317,39 @@ async def test_a_pipe_that_closes_is_no_traceback() -> None:
     process.stdout._transport.close()
     done = await ended(process)
     assert (done.code, done.err) == (1, "")
+
+
+@pytest.fixture
+def full() -> Iterator[BinaryIO]:
+    """A file that takes nothing."""
+    with Path("/dev/full").open("wb") as file:
+        yield file
+
+
+@pytest.mark.parametrize("command", [("replay", DATA / "traces" / "healthy"), ("config", "a")])
+async def test_a_full_disk_is_one_line(full: BinaryIO, command: tuple[object, ...]) -> None:
+    done = await run(*command, out=full)
+    assert (done.code, done.err) == (1, "prefixwatch: standard output cannot be written: No space left on device\n")
+
+
+async def test_an_output_that_is_closed_is_no_traceback() -> None:
+    done = await run("config", "a", prepare=lambda: os.close(1))
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_what_goes_into_a_file_has_a_width_of_its_own_and_no_blanks_at_the_ends(called, monkeypatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = called("replay", DATA / "traces" / "thrash_low_usage").out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert 100 < max(map(len, lines)) <= 120
+
+
+def test_the_readme_shows_what_is_printed(called, monkeypatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.chdir(DATA.parents[1])
+    block = Path("README.md").read_text().partition("```\n$ prefixwatch ")[2].partition("```")[0]
+    command, _, text = block.partition("\n")
+    assert called(*command.partition("#")[0].split()).out.rstrip() == text.rstrip()
 
 
 async def fetched(url: str) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """Configuration: what comes before what, and one clear message for each mistake."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,11 @@ BAD = {
     "huge-number": f'config: max_page_bytes: "{"9" * 26}": expected a whole number <= 1073741824',
     "impossible-date": "{file}: not YAML: month must be in 1..12",
     "interval-too-short": 'config: poll_interval: "50ms": below 0.2s a poll costs the engine too much',
+    "key-twice": "{file}: line 3: poll_interval: stands twice in one mapping",
     "label-name": 'config: targets[0].labels: "a-b" is not a label name',
     "label-reserved": 'config: targets[0].labels: "engine" is one of the exporter\'s own labels',
     "label-value-not-text": 'config: targets[0].labels.zone: "5": expected text, got a whole number',
+    "lines-of-another-file": "config: root:$6$...: there is no such setting",
     "list-at-the-top": "{file}: this must be a mapping of settings, like `poll_interval: 5s`",
     "list-for-text": 'config: listen: "[1, 2]": expected text, got a list',
     "listen-with-impossible-port": 'config: listen: ":99999": use a form like ":9840" or "127.0.0.1:9840"',
@@ -60,6 +63,10 @@ BAD = {
     ' "http://localhost:8000/metrics"',
     "targets-not-a-list": 'config: targets: "localhost:8000": expected a list, got text',
     "text-for-a-number": 'config: stale_after_polls: "three": expected a whole number, got text',
+    "threshold-above-one": 'config: thresholds.near_full: "2.0": must be a share: from 0 to 1',
+    "threshold-below-zero": 'config: thresholds.min_requests: "-1": must be 0 or more',
+    "threshold-not-a-number": 'config: thresholds.reused: "nan": must be a share: from 0 to 1',
+    "thresholds-in-the-wrong-order": 'config: thresholds.low_of_ceiling: "0.95": is above near_ceiling, 0.9',
     "timeout-of-zero": 'config: poll_timeout: "0s": must be above 0',
     "two-lines": 'config: poll_interval: "5\\nmin" is not a duration; use a form like "5m"',
     "unknown-key": "config: poll_intervall: there is no such setting",
@@ -93,10 +100,19 @@ def test_each_bad_file_has_its_message():
 
 @pytest.mark.parametrize(
     ("name", "fault"),
-    [("no-such-file.yaml", "cannot be read: No such file or directory"), ("", "cannot be read: Is a directory")],
+    [
+        ("no-such-file.yaml", "cannot be read: No such file or directory"),
+        ("", "cannot be read: Is a directory"),
+        ("/dev/zero", "cannot be read: not a regular file"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named(name, fault):
     assert fault_of(DATA / name) == f"{DATA / name}: {fault}"
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert fault_of(tmp_path / "pipe") == f"{tmp_path / 'pipe'}: cannot be read: not a regular file"
 
 
 def test_a_whole_file_is_read():
@@ -226,6 +242,11 @@ class TestTargetsFile:
         assert read_targets(DATA / "targets-good.yaml") == expected
         assert read_targets(DATA / "targets-good.json") == expected[2:3]
 
+    def test_what_prometheus_alone_means_by_labels_of_a_group_is_left_out(self, tmp_path):
+        file = tmp_path / "targets.json"
+        file.write_text('[{"targets": ["a:1"], "labels": {"job": "vllm", "instance": "a", "__x": "y", "zone": "b"}}]')
+        assert read_targets(file) == (TargetConfig(url="a:1", labels={"zone": "b"}),)
+
     @pytest.mark.parametrize(
         ("text", "fault"),
         [
@@ -239,6 +260,8 @@ class TestTargetsFile:
                          " its own", id="twice"),
             pytest.param("[{url: a:1, labels: {le: x}}]", 'targets[0].labels: "le" is one of the exporter\'s own labels',
                          id="a label of ours"),
+            pytest.param("[{targets: [a:1], labels: {window: x}}]", 'targets[0].labels: "window" is one of the exporter\'s own'
+                         " labels", id="a label of ours in a group"),
             pytest.param("[", "line 1: not YAML: expected the node content, but found '<stream end>'", id="not YAML"),
         ],
     )  # fmt: skip
@@ -278,6 +301,7 @@ def test_two_hosts_with_one_port_cannot_have_one_name():
         ("http://vllm:8000/inner/metrics", "http://vllm:8000/inner/metrics", "vllm:8000"),
         ("http://vllm:8000/metrics?name=a#part", "http://vllm:8000/metrics?name=a", "vllm:8000"),
         ("http://[::1]:8000", "http://[::1]:8000/metrics", "[::1]:8000"),
+        ("http://[10.0.0.7]:8000/m", "http://10.0.0.7:8000/m", "10.0.0.7:8000"),
         ("HTTP://VLLM:8000", "http://VLLM:8000/metrics", "vllm:8000"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge import engines
-from edge.certificates import Authority
+from edge.certificates import Authority, encrypt
 from edge.engines import Engine
 from edge.waiting import until
 from prefixwatch.config import Access
@@ -163,16 +163,21 @@ async def test_a_token_that_cannot_be_one_is_an_error_that_does_not_show_it(
 async def test_files_of_certificates_that_cannot_be_used(engine: Engine, authority: Authority, tmp_path: Path) -> None:
     cert, _ = authority.certificate("one")
     _, other_key = authority.certificate("two")
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(other_key.read_bytes())
+    encrypt(locked)
     (tmp_path / "junk").write_text("junk")
-    for access in (
-        Access(ca_file=str(tmp_path / "missing")),
-        Access(ca_file=str(tmp_path / "junk")),
-        Access(cert_file=str(tmp_path / "junk"), key_file=str(tmp_path / "junk")),
-        Access(cert_file=str(cert), key_file=str(other_key)),
+    for access, fault in (
+        (Access(ca_file=str(tmp_path / "missing")), "missing: No such file"),
+        (Access(ca_file=str(tmp_path / "junk")), ""),
+        (Access(cert_file=str(tmp_path / "junk"), key_file=str(tmp_path / "junk")), "not a certificate and its key"),
+        (Access(cert_file=str(cert), key_file=str(other_key)), "key values mismatch"),
+        (Access(cert_file=str(cert), key_file=str(locked)), "locked.key: is encrypted"),
     ):
         result = await outcome(Address(url=engine.url, access=access))
         assert kind(result) == "access", access
         assert "a file of access cannot be used" in str(result)
+        assert fault in str(result)
 
 
 @pytest.mark.parametrize("answer", [engines.hang, engines.drip], ids=["hangs", "a byte now and then"])

@@ -149,7 +149,9 @@ SHARE = Estimate(estimate=0.571, lower=0.55, upper=0.6, method="pooled")
         ),
         pytest.param({"token_hit_ratio": 0.5, "window_seconds": 42.0}, "over the 42 s seen so far", id="a young watch"),
         pytest.param({"token_hit_ratio": 0.5, "window_seconds": 299.0}, "over the last 5m", id="a covered window"),
-        pytest.param({"request_hit_ratio": SHARE}, "request level 57.1 % mean over requests (55 to 60 %)", id="bounds"),
+        pytest.param(
+            {"request_hit_ratio": SHARE}, "request level 57.1 % mean over requests (55.0 to 60.0 %)", id="bounds"
+        ),
         pytest.param({"request_hit_ratio": SHARE, "hit_ratio_gap": 0.2}, "20 points below the token level", id="gap"),
         pytest.param(
             {"request_hit_ratio": SHARE, "hit_ratio_gap": -0.2}, "20 points above the token level", id="gap up"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -89,6 +90,15 @@ async def test_who_is_answered(guarded: Listening, authorization: str | None, st
     assert await status_of(guarded.port, authorization=authorization) == status, "and once more, as it is remembered"
 
 
+@pytest.mark.parametrize("credentials", [b"Bearer \xff", b"Basic \xff", b"\xff", b"Bearer \xc3\xa9", b"Bearer \x85"])
+async def test_bytes_that_are_no_text_are_refused_like_others(
+    guarded: Listening, caplog: pytest.LogCaptureFixture, credentials: bytes
+) -> None:
+    head = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: "
+    assert (await guarded.raw(head + credentials + b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_everything_asks_for_credentials(guarded: Listening, path: str) -> None:
     answer = await guarded.raw(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
@@ -131,6 +141,15 @@ async def test_a_password_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert await keeper.judge(basic("nobody", "right"), terms) is Verdict.REFUSED
     assert len(checks) == 3
     assert await keeper.judge(basic("alice", "right"), users(alice=hashed("new"))) is Verdict.REFUSED
+    keeper.close()
+
+
+async def test_a_user_who_was_taken_out_is_out_whoever_has_the_same_hash() -> None:
+    shared, keeper = hashed("right"), Doorkeeper()
+    both, one = users(alice=shared, bob=shared), users(alice=shared)
+    for terms, verdict in ((both, Verdict.ADMITTED), (one, Verdict.REFUSED), (both, Verdict.ADMITTED)):
+        assert await keeper.judge(basic("bob", "right"), terms) is verdict
+        assert await keeper.judge(basic("alice", "right"), terms) is Verdict.ADMITTED
     keeper.close()
 
 
@@ -192,6 +211,10 @@ async def test_polling_goes_on_while_a_password_is_checked(engine: Engine, tmp_p
 
 # TLS.
 
+NO_CERTIFICATE = "it brought no certificate"
+ANOTHERS = "its certificate does not hold: unable to get local issuer certificate"
+NO_NAME = "its certificate has none of client_allowed_sans"
+
 
 async def test_tls_alone(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
     async with listening(web_file(authority, "tls.yaml", SERVER)) as served:
@@ -204,20 +227,22 @@ async def test_tls_alone(authority: Authority, caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize(
-    ("extra", "brings", "is_in"),
+    ("extra", "brings", "refused"),
     [
-        pytest.param("client_auth_type: RequireAndVerifyClientCert", "client", True, id="wanted, brought"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert", None, False, id="wanted, not brought"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert", "stranger", False, id="of another authority"),
-        pytest.param("client_auth_type: VerifyClientCertIfGiven", None, True, id="not needed"),
-        pytest.param("client_auth_type: VerifyClientCertIfGiven", "stranger", False, id="not needed, but wrong"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: [scraper.example.org]", "client", True, id="name"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: ['::1']", "client", True, id="address"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: [example.org]", "client", False, id="another name"),
-        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: []", "client", False, id="no name"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert", "client", None, id="wanted, brought"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert", None, NO_CERTIFICATE, id="wanted, not brought"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert", "stranger", ANOTHERS, id="of another authority"),
+        pytest.param("client_auth_type: VerifyClientCertIfGiven", None, None, id="not needed"),
+        pytest.param("client_auth_type: VerifyClientCertIfGiven", "stranger", ANOTHERS, id="not needed, but wrong"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: [scraper.example.org]", "client", None, id="name"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: ['::1']", "client", None, id="address"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: [example.org]", "client", NO_NAME, id="another name"),
+        pytest.param("client_auth_type: RequireAndVerifyClientCert\n  client_allowed_sans: []", "client", NO_NAME, id="no name"),
     ],
 )  # fmt: skip
-async def test_client_certificates(authority: Authority, extra: str, brings: str | None, is_in: bool) -> None:
+async def test_client_certificates(
+    authority: Authority, records: list[logging.LogRecord], extra: str, brings: str | None, refused: str | None
+) -> None:
     if brings == "stranger":
         other = Authority(authority.folder / "other", "other")
         for file in other.certificate("stranger"):
@@ -225,11 +250,15 @@ async def test_client_certificates(authority: Authority, extra: str, brings: str
     file = web_file(authority, "mtls.yaml", f"{SERVER}  client_ca_file: ca.pem\n  {extra}\n")
     async with listening(file) as served:
         context = client_context(authority, brings=brings)
-        if is_in:
+        if refused is None:
             assert await status_of(served.port, context=context) == 200
+            assert records == []
         else:
-            with pytest.raises((aiohttp.ClientError, OSError)):
-                await status_of(served.port, "/healthz", context=context)
+            for _ in range(2):
+                with pytest.raises((aiohttp.ClientError, OSError)):
+                    await status_of(served.port, "/healthz", context=context)
+            await until(lambda: records)
+            assert [one.getMessage() for one in records] == [f"a client was refused: {refused}"], "once a minute"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from edge.certificates import Authority
+from edge.certificates import Authority, encrypt
 from edge.commands import run
 from edge.listening import hashed
 from prefixwatch.listener import webfile
@@ -105,7 +106,11 @@ def test_a_file_that_says_nothing_is_plain_http_for_all(tmp_path, text):
         ("rate_limit: {interval: often, burst: 1}", "rate_limit.interval: is not a duration"),
         ("basic_auth_users: {alice: *s3cret}", "line 1: not YAML"),
         ("basic_auth_users: {alice: !s3cret x}", "line 1: not YAML"),
-        (f"basic_auth_users: {{alice: {HASH}, alice: {HASH}}}", "line 1: not YAML"),
+        (f"basic_auth_users:\n  alice: {HASH}\n  alice: {HASH}", "line 3: alice: stands twice in one mapping"),
+        ("'a line of s3cret': x\n'a line of s3cret': y", "line 2: a line o...: stands twice in one mapping"),
+        ("'root:$6$s3cret': x", "root:$6$...: there is no such setting"),
+        ("bearer_tokenfile:", "bearer_tokenfile: there is no such setting"),
+        ("tls_server_config: {certfile: }", "tls_server_config.certfile: there is no such setting"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_honoured_is_refused_with_its_key_and_without_its_value(tmp_path, text, fault):
@@ -130,12 +135,20 @@ def test_every_cipher_suite_that_can_be_named_is_the_one_that_is_used(tmp_path, 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (lambda folder: (folder / "server.key").unlink(), "server.key: not a certificate and its key: No such file"),
+        (lambda folder: (folder / "server.key").unlink(), "server.key: cannot be read: No such file"),
+        (lambda folder: (folder / "server.pem").unlink(), "server.pem: cannot be read: No such file"),
+        (lambda folder: encrypt(folder / "server.key"), "server.key: is encrypted, and nobody is there to be asked"),
         (lambda folder: (folder / "server.key").write_text("s3cret"), "not a certificate and its key"),
         (lambda folder: (folder / "server.key").write_bytes((folder / "ca.key").read_bytes()), "key values mismatch"),
         (lambda folder: (folder / "ca.pem").write_text("s3cret"), "ca.pem: not certificates"),
         (lambda folder: (folder / "token").write_text("two s3cret"), "token: not one token"),
         (lambda folder: (folder / "token").unlink(), "token: cannot be read: No such file"),
+        (
+            lambda folder: replaced(folder / "token").symlink_to("/dev/zero"),
+            "token: cannot be read: not a regular file",
+        ),
+        (lambda folder: os.mkfifo(replaced(folder / "token")), "token: cannot be read: not a regular file"),
+        (lambda folder: (folder / "token").write_text("x" * (2**16 + 1)), "token: not one token"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(tmp_path, change, fault):
@@ -147,6 +160,11 @@ def test_files_that_cannot_be_used_are_named(tmp_path, change, fault):
     with pytest.raises(ConfigError, match=fault) as caught:
         read_terms(file)
     assert "s3cret" not in str(caught.value)
+
+
+def replaced(file: Path) -> Path:
+    file.unlink()
+    return file
 
 
 SERVER = (

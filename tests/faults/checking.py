@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from coherence import contradictions
 from faults.soakedline import Line
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
@@ -97,6 +98,8 @@ class Checks:
             return  # whose requests are not these
         shares = line.truth.finished(start, end)
         figures = engine.figures(span)
+        contradicted = contradictions(figures)
+        self._is(line, "estimates are coherent", not contradicted, "; ".join(contradicted))
         for name, field in _OF_REQUESTS.items():
             figure = getattr(figures, field)
             if not isinstance(figure, Estimate):

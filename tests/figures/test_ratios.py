@@ -22,9 +22,9 @@ FIRST = "time_to_first_token_seconds/count"
         pytest.param({"queried_units": 8, "hit_units": 2}, 0.25, id="and a unit that nobody knows"),
         pytest.param({"queried_tokens": 57, "hit_tokens": 0}, 0.0, id="nothing found is a measured zero"),
         pytest.param({"queried_tokens": 0, "hit_tokens": 0}, "nothing was looked up", id="no queries"),
-        pytest.param({}, "no lookup counters on this page", id="no counters"),
-        pytest.param({"hit_tokens": 1}, "no queries counter on this page", id="hits alone"),
-        pytest.param({"queried_tokens": 1}, "no hits counter on this page", id="queries alone"),
+        pytest.param({}, "no usable lookup counters on this page", id="no counters"),
+        pytest.param({"hit_tokens": 1}, "no usable queries counter on this page", id="hits alone"),
+        pytest.param({"queried_tokens": 1}, "no usable hits counter on this page", id="queries alone"),
         pytest.param({"queried_tokens": 5, "hit_tokens": 6}, "more hits than queries", id="torn"),
     ],
 )

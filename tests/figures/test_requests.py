@@ -118,6 +118,20 @@ def test_counters_are_never_revised_and_windows_are() -> None:
     assert estimator.figures().cold.estimate == pytest.approx(10 / 110, abs=0.02)
 
 
+def test_each_kind_of_traffic_is_fitted_apart() -> None:
+    """The buckets stay the same: first nothing is cached, then 256 tokens of every prompt."""
+    estimator = RequestEstimator(block_tokens=32)
+    for k in range(30):
+        estimator.observe(pool_of(*[(934, 0)] * (4 + k % 5)))
+    middle = estimator.totals
+    for k in range(30):
+        estimator.observe(pool_of(*[(934, 256)] * (4 + k % 5)))
+    assert estimator.figures(middle).cold.estimate < 0.1
+    estimator.settle()
+    assert estimator.figures(middle).cold.estimate < 0.01
+    assert estimator.figures(None, middle).cold.estimate == 1.0
+
+
 def test_the_first_token_group_gives_bounds_only() -> None:
     estimator = RequestEstimator(block_tokens=None)
     increment = estimator.observe(pool_of((928, 800), (40, 0), counts=False))

@@ -55,6 +55,12 @@ def assert_within(found: np.ndarray, estimate: np.ndarray, lower: np.ndarray, up
     assert (estimate <= upper + TOLERANCE).all()
 
 
+def assert_coherent(estimate: np.ndarray, requests: float) -> None:
+    ratio, mostly, fully, cold = estimate
+    assert cold + max(mostly, fully) <= requests + TOLERANCE
+    assert mostly / 2 - TOLERANCE <= ratio <= (requests - cold + mostly) / 2 + TOLERANCE
+
+
 def bounds_of(increment: Increment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     figures = (increment.hit_ratio, increment.mostly_cached, increment.fully_cached, increment.cold)
     rows = [dataclasses.astuple(figure) for figure in figures if figure is not None]
@@ -90,12 +96,14 @@ def test_truth_lies_within_the_bounds(
         increment = estimator.observe(pool_of(requests, prompt_edges, computed_edges))
         assert increment.fault is None
         assert_within(truth(requests, block), *bounds_of(increment))
+        assert_coherent(bounds_of(increment)[0], len(requests))
     everything = list(itertools.chain.from_iterable(pools))
     for _ in range(2):
         figures = estimator.figures()
         found = [figures.hit_ratio, figures.mostly_cached, figures.fully_cached, figures.cold]
         rows = np.array([(f.estimate, f.lower, f.upper) for f in found if f is not None]).T
         assert_within(truth(everything, block) / len(everything), *rows)
+        assert_coherent(rows[0], 1)
         estimator.settle(searches=SIDES)
     expected = Method.EXACT if all(len(pool) == 1 for pool in pools) else figures.hit_ratio.method
     assert figures.hit_ratio.method is expected
@@ -143,6 +151,7 @@ def test_bounds_hold_for_requests_of_several_samples(
     rows = np.array([(f.estimate, f.lower, f.upper) for f in found if f is not None]).T
     standing = [data.draw(st.sampled_from(samples)) for samples in requests]
     assert_within(truth(standing, 16) / len(requests), *rows)
+    assert_coherent(rows[0], 1)
 
 
 @settings(max_examples=40, deadline=None)

@@ -1,5 +1,6 @@
 """Bytes that look like the real thing, and then are damaged."""
 
+import base64
 import gzip
 import json
 from collections.abc import Sequence
@@ -239,9 +240,23 @@ urls = st.lists(
     max_size=8,
 ).map(lambda parts: "".join(parts).encode("utf-8", "replace"))  # fmt: skip
 
+# Headers.
+_HEADERS = st.builds(
+    lambda scheme, given: scheme + given,
+    st.sampled_from([b"Bearer ", b"Basic ", b"basic  ", b"Bearer\t", b"Digest ", b"Basic", b""]),
+    st.one_of(
+        st.binary(max_size=12),
+        st.sampled_from([b"open-sesame", b"open-sesame-7f3a", b"\xff", b"\xc3\xa9"]),
+        st.binary(max_size=12).map(base64.b64encode),
+        st.binary(max_size=12).map(lambda password: base64.b64encode(b"alice:" + password)),
+    ),
+)
+authorizations = st.one_of(_HEADERS, damaged(_HEADERS))
+
 STRATEGIES: dict[str, st.SearchStrategy[bytes]] = {
     "page": pages,
     "page_beside_another_reader": pages,
+    "authorization": authorizations,
     "events": batches,
     "configuration": configurations,
     "targets_file": targets_files,

@@ -1,11 +1,13 @@
 """What is fuzzed: each takes any bytes and asserts that they give a result, or the one named error with a readable message."""
 
+import asyncio
 import contextlib
 import math
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import bcrypt
 from prometheus_client.parser import text_string_to_metric_families
 
 from prefixwatch.addresses import host_and_port, url_of
@@ -13,6 +15,9 @@ from prefixwatch.config import load, read_targets, shown
 from prefixwatch.eventdecoder import EventDecoder, MalformedError
 from prefixwatch.eventtrace import recorded_events
 from prefixwatch.figures.events import EventTally
+from prefixwatch.listener.configuration import WebConfig
+from prefixwatch.listener.credentials import Doorkeeper, Verdict
+from prefixwatch.listener.webfile import Terms
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import Page, PageError, PageReader
 from prefixwatch.page.interpreter import Interpreter
@@ -23,6 +28,9 @@ from prefixwatch.targetwatch import Refused, TargetWatch
 from prefixwatch.trace import TraceError, scrapes
 
 LONGEST_MESSAGE = 400
+_TOKEN = "open-sesame-7f3a"
+_HASH = bcrypt.hashpw(b"a password that is in no example", bcrypt.gensalt(4)).decode()
+_TERMS = Terms(config=WebConfig(basic_auth_users={"alice": _HASH}), token=_TOKEN)
 _FOLDER = Path(tempfile.gettempdir())
 
 
@@ -57,6 +65,11 @@ def page(content: bytes) -> None:
 
 def page_beside_another_reader(content: bytes) -> None:
     """A page that prometheus_client's parser takes as well: the same samples."""
+    compared_samples(content)
+
+
+def compared_samples(content: bytes) -> int:
+    """Return of how many samples two readers said the same, 0 where one of them refuses the page."""
     try:
         # Its names of samples depend on the declarations; ours are what is written.
         text = "\n".join(line for line in content.decode().split("\n") if not line.lstrip().startswith("#"))
@@ -67,12 +80,29 @@ def page_beside_another_reader(content: bytes) -> None:
             if is_wanted(sample.name)
         ]
     except Exception:  # noqa: BLE001  theirs raises what it likes
-        return
+        return 0
     ours = _read(PageReader(is_wanted), content)
     if isinstance(ours, PageError) or ours.is_cut:
-        return
+        return 0
     found = [(one.name, one.labels, value) for one, value in zip(ours.series, ours.values, strict=True)]
     assert {*map(repr, found)} == {*map(repr, theirs)}
+    return len(found)
+
+
+def authorization(content: bytes) -> None:
+    """An Authorization header, as aiohttp gives its bytes: nobody is let in who does not know the token."""
+    text = content.decode("utf-8", "surrogateescape")
+
+    async def judged() -> Verdict:
+        keeper = Doorkeeper()
+        try:
+            return await keeper.judge(text, _TERMS)
+        finally:
+            keeper.close()
+
+    scheme, _, given = text.strip().partition(" ")
+    is_right = scheme.lower() == "bearer" and given.strip() == _TOKEN
+    assert asyncio.run(judged()) is (Verdict.ADMITTED if is_right else Verdict.REFUSED)
 
 
 def events(content: bytes) -> None:
@@ -156,7 +186,7 @@ def url(content: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     one.__name__: one
     for one in (
-        page, page_beside_another_reader, events, configuration, targets_file, trace, events_trace, url
+        page, page_beside_another_reader, authorization, events, configuration, targets_file, trace, events_trace, url
     )
 }  # fmt: skip
 

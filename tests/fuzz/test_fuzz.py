@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fuzz.strategies import STRATEGIES
-from fuzz.targets import TARGETS
+from fuzz.targets import TARGETS, compared_samples
 
 CASES = sorted(file for file in (Path(__file__).parent / "cases").iterdir() if file.suffix != ".md")
 _OPTIONS = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -23,6 +23,14 @@ def test_what_looks_like_the_real_thing(name: str) -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_bytes(name: str) -> None:
     settings(settings.default, **_OPTIONS)(given(st.binary(max_size=200))(TARGETS[name]))()
+
+
+def test_many_pages_are_ones_that_the_other_reader_takes_too() -> None:
+    compared: list[int] = []
+    settings(settings.default, max_examples=100, **_OPTIONS)(
+        given(STRATEGIES["page_beside_another_reader"])(lambda content: compared.append(compared_samples(content)))
+    )()
+    assert sum(samples > 0 for samples in compared) > 0.2 * len(compared)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda file: file.name)

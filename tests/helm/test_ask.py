@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from edge.certificates import Authority
 from edge.commands import Done, ended, exporter
 from edge.waiting import until
 from helm.chart import CHART, Rendered, render
@@ -180,6 +181,37 @@ async def test_it_has_the_credentials_of_a_secret(tmp_path: Path, secret: dict[s
         port = server.sockets[0].getsockname()[1]
         done = await asked(f"--exporter=http://127.0.0.1:{port}", f"--credentials={tmp_path}", *AT_ONCE)
     assert seen and all(f"Authorization: {header}".encode() in one for one in seen), done
+
+
+@pytest.mark.parametrize(
+    ("signer", "said"),
+    [
+        pytest.param("own", ", and has polled every target once\n", id="its authority"),
+        pytest.param("other", "does not answer: [SSL: CERTIFICATE_VERIFY_FAILED]", id="another authority"),
+        pytest.param(None, "; its certificate is not checked: no ca.crt in the Secret of test.", id="none"),
+    ],
+)
+async def test_it_holds_the_certificate_against_the_authority_of_a_secret(
+    tmp_path: Path, signer: str | None, said: str
+) -> None:
+    authorities = {name: Authority(tmp_path / name, name) for name in ("own", "other")}
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "token").write_text("t0k")
+    if signer:
+        (secret / "ca.crt").write_bytes(authorities[signer].ca_file.read_bytes())
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=authorities["own"].server()) as server:
+        port = server.sockets[0].getsockname()[1]
+        done = await asked(f"--exporter=https://127.0.0.1:{port}", f"--credentials={secret}", *AT_ONCE)
+    assert said in done.out, done
+    assert done.err == ""
 
 
 async def test_an_exporter_that_asks_for_credentials_is_named_with_where_they_go(tmp_path: Path) -> None:

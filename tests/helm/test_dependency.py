@@ -32,6 +32,10 @@ spec:
         {{- include "prefixwatch.sidecar" .Subcharts.prefixwatch | nindent 8 }}
       containers:
         - {name: vllm, image: "vllm/vllm-openai:v0.11.0"}
+      {{- with include "prefixwatch.sidecar.volumes" .Subcharts.prefixwatch }}
+      volumes:
+        {{- . | nindent 8 }}
+      {{- end }}
 """
 
 
@@ -46,11 +50,21 @@ def _rendered(folder: Path, values: dict[str, object]) -> Rendered:
         return Rendered("pw", "chat", whole.render(values, name="pw", namespace="chat"))
 
 
-def test_a_parents_pod_has_the_sidecar_that_the_snippet_shows(tmp_path: Path) -> None:
-    own = {"mode": "sidecar", "cluster": "west", "podMonitor": {"enabled": True}}
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="environment"),
+        pytest.param({"sidecar": {"target": {"port": 8200}, "configMap": {"namespaces": ["chat"]}}}, id="ConfigMap"),
+    ],
+)
+def test_a_parents_pod_has_the_sidecar_that_the_snippet_shows(tmp_path: Path, settings: dict[str, object]) -> None:
+    own = {"mode": "sidecar", "cluster": "west", "podMonitor": {"enabled": True}, **settings}
     rendered = _rendered(tmp_path, {"prefixwatch": {"enabled": True, **own}, "global": {"registry": "mirror"}})
     deployment = rendered.only("Deployment")
-    assert deployment["spec"]["template"]["spec"]["initContainers"] == [sidecar(render(own)).container]
+    spec, shown = deployment["spec"]["template"]["spec"], sidecar(render(own))
+    assert (spec["initContainers"], spec.get("volumes", [])) == ([shown.container], shown.volumes)
+    made = {one["metadata"]["name"] for one in rendered.of("ConfigMap") if one["metadata"]["namespace"] == "chat"}
+    assert {one["configMap"]["name"] for one in shown.volumes} <= made and bool(shown.volumes) is bool(settings)
     assert faults(deployment, VERSIONS[-1]) == []
     assert len(rendered.of("PodMonitor")) == 1
 

@@ -85,7 +85,7 @@ def _others(value: Any, path: Steps) -> list[Any]:
             [{"name": "other", "emptyDir": {}}], [{"name": "other", "value": "1"}], [{"name": "other", "mountPath": "/o"}],
             ["other"], [{"name": "other"}], [{"action": "labeldrop", "regex": "o"}], [{"key": "other"}], [{"url": "http://o", "namespace": "o"}],
         ]  # fmt: skip
-    return [{"other": "other"}, {"secretName": "other"}, {"matchLabels": {"other": "other"}}, {"poll_interval": "77s"}]
+    return [{"other": "other"}, {"secretName": "other"}, {"matchLabels": {"other": "other"}}, {"poll_interval": "7s"}]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,10 @@ def test_every_value_changes_something(path: Steps, value: Any) -> None:
     raise AssertionError(f"it changes nothing (last refusal: {refused})")
 
 
-@pytest.mark.parametrize("file", ["README.md", "templates/NOTES.txt", "templates/_validate.tpl", "values.yaml"])
+@pytest.mark.parametrize(
+    "file",
+    ["README.md", "templates/NOTES.txt", "templates/_validate.tpl", "templates/_validate_targets.tpl", "values.yaml"],
+)
 def test_no_text_names_a_value_that_is_not_there(file: str) -> None:
     unknown = [".".join(path) for path in named((CHART / file).read_text()) if not is_known(path)]
     assert not unknown

@@ -26,6 +26,9 @@ METRIC = "prefixwatch_queried_tokens_total"
 CENTRAL, SIDECAR = "monitoring", "chat"
 """The namespaces of the exporter, and of the engine."""
 
+CLUSTER = "we$1st"
+"""A dollar stands for itself, in a configuration as in a relabeling."""
+
 Job = dict[str, Any]
 
 
@@ -37,7 +40,7 @@ def _configmaps(rendered: Rendered) -> dict[str, Object]:
 async def central(port: int, folder: Path, monitor: str) -> AsyncIterator[Job]:
     """Run what the mode `central` renders, and yield the job that scrapes it."""
     rendered = render({
-        "mode": "central", "cluster": "west", "targets": [{"service": "vllm", "namespace": "chat", "port": port}],
+        "mode": "central", "cluster": CLUSTER, "targets": [{"service": "vllm", "namespace": "chat", "port": port}],
         monitor: {"enabled": True},
     }, namespace=CENTRAL)  # fmt: skip
     pod = rendered.only("Deployment")["spec"]["template"]
@@ -67,7 +70,7 @@ async def beside(port: int, folder: Path) -> AsyncIterator[Job]:
     """Run what the mode `sidecar` renders in the pod of vLLM's chart, and yield the job that scrapes it."""
     own = free_port()
     rendered = render({
-        "mode": "sidecar", "cluster": "west", "sidecar": {"port": own, "target": {"port": port}},
+        "mode": "sidecar", "cluster": CLUSTER, "sidecar": {"port": own, "target": {"port": port}},
         "podMonitor": {"enabled": True, "selector": {"matchLabels": {"environment": "test"}}},
     }, name="beside", namespace=CENTRAL)  # fmt: skip
     found = sidecar(rendered)
@@ -99,7 +102,7 @@ async def test_an_engine_is_called_the_same_in_both_modes(tmp_path: Path, monito
             await until(both, seconds=40)
             found = {labels["pod"]: labels for labels, _ in await server.vector(METRIC)}
             expected = {
-                "cluster": "west", "namespace": "chat", "target": f"{POD_IP}:{port}", "model_name": "tiny", "engine": "0",
+                "cluster": CLUSTER, "namespace": "chat", "target": f"{POD_IP}:{port}", "model_name": "tiny", "engine": "0",
             }  # fmt: skip
             for pod, labels in found.items():
                 assert {key: labels.get(key) for key in IDENTITY} == expected, pod

@@ -103,6 +103,39 @@ def test_each_target_is_named_and_so_is_the_cluster(values: Path) -> None:
     assert (f'cluster="{given.get("cluster")}"' in notes) is ("cluster" in given)
 
 
+TARGETS = {"targets": [{"service": "vllm", "namespace": "chat"}]}
+WEB = {"webConfig": {"secretName": "web", "tls": True}}
+POLICY = {"config": {"targets_file": "/t.yaml"}, "networkPolicy": {"enabled": True}}
+MONITORS = [("serviceMonitor", TARGETS), ("podMonitor", {"mode": "sidecar"})]
+
+
+@pytest.mark.parametrize(
+    ("values", "warnings"),
+    [
+        *(
+            pytest.param({**mode, **web, monitor: {"enabled": True, **keys}}, said, id=f"{monitor}, {what}")
+            for monitor, mode in MONITORS
+            for what, web, keys, said in (
+                ("no web configuration", {}, {}, []),
+                ("both missing", WEB, {}, [f"{monitor}.tlsConfig is empty", f"{monitor} has neither basicAuth nor"]),
+                ("no TLS", {"webConfig": {"secretName": "web"}}, {}, [f"{monitor} has neither basicAuth nor"]),
+                ("a password", WEB, {"basicAuth": {"username": {"name": "s", "key": "u"}}}, [f"{monitor}.tlsConfig is empty"]),
+                ("a CA and a token", WEB, {"tlsConfig": {"serverName": "a"}, "authorization": {"type": "Bearer"}}, []),
+            )
+        ),
+        pytest.param({**TARGETS, **WEB}, [], id="no monitor"),
+        pytest.param(POLICY, ["CANNOT REACH what config.targets_file names: allow it in networkPolicy.extraEgress"], id="no way to a file's targets"),
+        pytest.param({**POLICY, "networkPolicy": {"enabled": True, "extraEgress": [{}]}}, [], id="a way to a file's targets"),
+        pytest.param({**TARGETS, "networkPolicy": {"enabled": True}}, [], id="a policy that knows its targets"),
+    ],
+)  # fmt: skip
+def test_it_warns_of_what_cannot_work(values: Values, warnings: list[str]) -> None:
+    notes = render(values).notes
+    loud = [line for line in notes.splitlines() if re.search(r"EVERY SCRAPE FAILS|CANNOT REACH", line)]
+    assert len(loud) == len(warnings), loud
+    assert all(any(warning in line for line in loud) for warning in warnings), loud
+
+
 @pytest.mark.parametrize("values", SIDECARS, ids=lambda path: path.name)
 def test_the_snippet_is_the_one_that_is_tested(values: Path) -> None:
     rendered = render(values)

@@ -90,6 +90,16 @@ def test_a_user_that_is_not_root_can_read_the_secrets() -> None:
     assert read
 
 
+def test_annotations_of_the_user_go_before_prometheus_and_not_before_the_checksum() -> None:
+    given = {"prometheus.io/scrape": "false", "checksum/config": "x", "example.com/note": "yes"}
+    values = {"targets": [{"service": "vllm", "namespace": "chat"}], "scrapeAnnotations": True}
+    found, plain = (
+        render(values, {"podAnnotations": one}).only("Deployment")["spec"]["template"]["metadata"]["annotations"]
+        for one in (given, {})
+    )
+    assert found == plain | given | {"checksum/config": plain["checksum/config"]}
+
+
 def test_there_are_pods_and_a_test_among_them() -> None:
     kinds = {name.partition("/")[0] for path in CI for name in pods(render(path))}
     assert {"Deployment", "Pod"} <= kinds or {"Deployment", "Job"} <= kinds, kinds

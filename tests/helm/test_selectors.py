@@ -99,6 +99,22 @@ def test_a_network_policy_selects_the_exporter_and_lets_its_port_in(values: Path
 
 
 @for_each_case
+def test_a_network_policy_lets_the_exporter_reach_its_targets_and_dns(values: Path) -> None:
+    rendered, given = render(values), merged(values)
+    for one in rendered.of("NetworkPolicy"):
+        dns, *others = one["spec"]["egress"]
+        # 5353: OpenShift's DNS pods.
+        assert sorted((port["port"], port["protocol"]) for port in dns["ports"]) == [
+            (53, "TCP"), (53, "UDP"), (5353, "TCP"), (5353, "UDP"),
+        ]  # fmt: skip
+        assert "to" not in dns
+        for rule, target in zip(others, given["targets"], strict=False):
+            first = rule["ports"][0]["port"]
+            expected = {"http": 80, "https": 443}[target["url"].partition(":")[0]] if "url" in target else 8000
+            assert first == target.get("port", expected)
+
+
+@for_each_case
 def test_what_a_pod_refers_to_is_rendered_or_was_named_in_the_values(values: Path) -> None:
     rendered, given = render(values), json.dumps(merged(values))
     made = {(one["kind"], one["metadata"]["name"]) for one in rendered.objects}

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from helm.chart import ChartError, chart, render
-from helm.sidecar import sidecar
 from prefixwatch.catalog import RESERVED_LABELS
 from prefixwatch.config import Config
 from prefixwatch.diagnosis import Thresholds
@@ -27,6 +26,14 @@ def test_every_setting_of_the_exporter_can_be_set_and_nothing_else() -> None:
     assert _of_the_schema("config", "thresholds") == {field.name for field in msgspec.structs.fields(Thresholds)}
 
 
+@pytest.mark.parametrize("window", [str(window) for window in Config().windows])
+def test_the_exporters_windows_are_the_charts(window: str) -> None:
+    """They hold where `config` has none: each may be the diagnosis's."""
+    assert render(
+        {"targets": [{"service": "vllm", "namespace": "chat"}], "config": {"diagnosis_window": window}}
+    ).objects
+
+
 @pytest.mark.parametrize("key", sorted(ELSEWHERE))
 def test_a_setting_with_a_value_of_its_own_is_named(key: str) -> None:
     with pytest.raises(ChartError, match=rf"config\.{key}: is not set here; use `"):
@@ -43,13 +50,3 @@ def test_namespaces_that_are_named_take_the_place_of_all() -> None:
     monitor = {"enabled": True, "namespaceSelector": {"matchNames": ["chat"]}}
     found = render({"mode": "sidecar", "podMonitor": monitor}).only("PodMonitor")["spec"]["namespaceSelector"]
     assert found == {"matchNames": ["chat"]}
-
-
-@pytest.mark.parametrize("mode", [{"targets": [{"service": "vllm", "namespace": "chat"}]}, {"mode": "sidecar"}])
-def test_secrets_can_be_read_without_a_group_of_the_pods(mode: dict[str, Any]) -> None:
-    secrets = {"webConfig": {"secretName": "web"}, "access": {"ca": {"secretName": "ca"}}}
-    rendered = render({**mode, **secrets, "sidecar": {"configMap": {"namespaces": ["chat"]}}})
-    pods = [one["spec"]["template"]["spec"]["volumes"] for one in rendered.of("Deployment")]
-    (volumes,) = pods or [sidecar(rendered).volumes]
-    modes = [one["secret"].get("defaultMode", 0o644) for one in volumes if "secret" in one]
-    assert modes == [0o644, 0o644]

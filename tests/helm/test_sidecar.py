@@ -17,6 +17,8 @@ from helm.kubernetes import NATIVE_SINCE, VERSIONS, faults, versions
 from helm.pods import ports
 from helm.restricted import containers
 from helm.sidecar import NAME, SHAPES, SIDECARS, merged_into, sidecar, template
+from prefixwatch.addresses import host_and_port, url_of
+from prefixwatch.config import load
 from prometheus.server import free_port
 
 for_each_sidecar = pytest.mark.parametrize("values", SIDECARS, ids=lambda path: path.name.removesuffix("-values.yaml"))
@@ -73,6 +75,26 @@ def test_it_is_native_where_kubernetes_has_native_sidecars(values: Path) -> None
 ])  # fmt: skip
 def test_it_can_be_told_to_be_native_or_not(native: Any, version: str, expected: bool) -> None:
     assert sidecar(render({**PLAIN, "sidecar": {"native": native}}, kube_version=version)).is_native is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "target"),
+    [
+        pytest.param("$(POD_IP)", "10.0.0.7", "http://10.0.0.7:8000/metrics", id="the pod's address"),
+        pytest.param("$(POD_IP)", "fd00::7", "http://[fd00::7]:8000/metrics", id="the pod's address, IPv6"),
+        pytest.param("fd00::1", "fd00::7", "http://[fd00::1]:8000/metrics", id="IPv6"),
+        pytest.param("[::1]", "fd00::7", "http://[::1]:8000/metrics", id="IPv6 in its brackets"),
+        pytest.param("vllm.local", "fd00::7", "http://vllm.local:8000/metrics", id="a name"),
+    ],
+)
+def test_it_polls_the_host_that_it_is_told(host: str, address: str, target: str) -> None:
+    container = sidecar(render({**PLAIN, "sidecar": {"target": {"host": host}}})).container
+    (own, *others) = container["env"]
+    assert own["name"] == "POD_IP"
+    env = {one["name"]: one["value"].replace("$(POD_IP)", address) for one in others}
+    config = load(None, env, {})
+    assert url_of(config.targets[0].url or "") == target
+    assert config.name_of(config.targets[0]) == host_and_port(target, host=address)
 
 
 @for_each_sidecar

@@ -33,7 +33,7 @@ def check(engine: dict, expected: dict[str, object]) -> None:
             assert engine[name] == value, name
 
 
-NO_LOOKUPS = "no lookup counters on this page"
+NO_LOOKUPS = "no usable lookup counters on this page"
 
 
 @pytest.mark.parametrize(
@@ -385,9 +385,10 @@ def test_names_and_twins(values, counters):
     assert engine.counters == counters
 
 
-def test_a_pair_with_one_half_missing_is_absent_with_its_reason():
-    (engine,) = json_of(page({"prefix_cache_queries_total": 10}))["engines"]
-    check(engine, {"token_hit_ratio": "no hits counter on this page"})
+@pytest.mark.parametrize("hits", [{}, *({"prefix_cache_hits_total": value} for value in ("NaN", "+Inf", -1))])
+def test_a_pair_with_one_half_missing_or_not_usable_is_absent_with_its_reason(hits):
+    (engine,) = json_of(page({"prefix_cache_queries_total": 10, **hits}))["engines"]
+    check(engine, {"token_hit_ratio": "no usable hits counter on this page"})
 
 
 BLOCKS = "GPU prefix cache queries, in terms of number of queried blocks."

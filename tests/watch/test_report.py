@@ -69,16 +69,17 @@ tiny, engine 0 at localhost:8000 (vLLM 0.32.0): 63 s, 379 requests
   what to do
     - put what requests share first and what varies last: dates, ids and user data behind the system prompt
     - compare two rendered prompts: the chat template or the order of tools may vary at the front
-    - if requests carry a cache_salt or a LoRA adapter each, that is the reason: counters cannot tell it from diverging prompts, cache events can
+    - if requests carry a cache_salt or a LoRA adapter each, that is the reason: counters cannot tell it from diverging
+      prompts, cache events can
     - if the requests share nothing, nothing is wrong: there is nothing to reuse
 
   absent: external hit ratio: nothing was looked up in a KV connector
   absent: residency late reuse share: no evicted block had been used again more than once
   absent: residency evicted reuse share: nothing was found in the cache
-  absent: avoidable miss ratio, working set ratio, whatif avoidable miss ratio, key split ratio, cache events: the engine's"""
-        """ cache events are not watched
-  absent: prefill seconds saved, prefill saved share: all requests computed about equally many tokens: what one of them"""
-        """ costs cannot be told
+  absent: avoidable miss ratio, working set ratio, whatif avoidable miss ratio, key split ratio, cache events: the
+    engine's cache events are not watched
+  absent: prefill seconds saved, prefill saved share: all requests computed about equally many tokens: what one of them
+    costs cannot be told
 
 """
     )
@@ -100,10 +101,10 @@ m, engine 0 at localhost:8000 (vLLM 0.32.0): 30 s, 1,394 requests
   token hit ratio          76.8 %  of looked-up prompt tokens were in the cache; these prompt lengths allow 95 %
   external hit ratio       25.0 %  of what was looked up in the KV connector
   cached prompt ratio      80.0 %  of prompt tokens came from either cache
-  request hit ratio        57.1 %  mean over requests (55 to 60 %): 20 points below the token level
-  mostly cached            60.0 %  of requests had at least half of their prompt cached (58 to 62 %)
-  fully cached             10.0 %  of requests computed at most one block (0 to 20 %)
-  cold requests            31.7 %  got nothing from the cache (31 to 33 %)
+  request hit ratio        57.1 %  mean over requests (55.0 to 60.0 %): 20 points below the token level
+  mostly cached            60.0 %  of requests had at least half of their prompt cached (58.0 to 62.0 %)
+  fully cached             10.0 %  of requests computed at most one block (0.0 to 20.0 %)
+  cold requests            31.7 %  got nothing from the cache (31.0 to 33.0 %)
   pool                      6,400  tokens, written over every 2.3 s; filled
   usage at most             9.1 %  of blocks held by running requests; cached blocks do not count
   preemptions                   3  requests lost their blocks and started over
@@ -113,14 +114,14 @@ m, engine 0 at localhost:8000 (vLLM 0.32.0): 30 s, 1,394 requests
 
   why: eviction (high confidence)
     - the token hit ratio is 76.8 %, of 95.0 % that these prompt lengths allow
-    - blocks are evicted after 2 s idle, and come back after 1.2 s (medians): 45.0 % of the reuses come in the second"""
-        """ half of that time, so many come too late
+    - blocks are evicted after 2 s idle, and come back after 1.2 s (medians): 45.0 % of the reuses come in the second
+      half of that time, so many come too late
     - 3 preemptions: running requests lost their blocks and started over
     - the pool is written over every 2.3 s: no untouched block survives longer
     - the usage gauge peaked at 9.1 %: it does not count cached blocks that no request holds
   what to do
-    - more KV memory: raise --gpu-memory-utilization, use --kv-cache-dtype fp8, or add replicas with prefix-aware"""
-        """ routing
+    - more KV memory: raise --gpu-memory-utilization, use --kv-cache-dtype fp8, or add replicas with prefix-aware
+      routing
     - less demand on it: lower --max-model-len or --max-num-seqs
     - to know how much: cache events give the ratio at 1.5, 2 and 4 times the pool
 """
@@ -128,6 +129,19 @@ m, engine 0 at localhost:8000 (vLLM 0.32.0): 30 s, 1,394 requests
     assert shown(target(full, caveats=("retried: counted more than once",))).endswith(
         "\n  note: counted more than once\n"
     )
+
+
+def test_long_lines_go_on_below_their_beginning() -> None:
+    caveat = "retried: counted more than once because of what happened while nobody was looking"
+    assert shown(target(engine(), caveats=(caveat,)), width=60).endswith(
+        "  note: counted more than once because of what happened\n    while nobody was looking\n"
+    )
+
+
+def test_no_blanks_stand_at_the_end_of_a_line() -> None:
+    out = io.StringIO()
+    report.show([target(engine())], Console(file=out, width=120, force_terminal=False))
+    assert [line for line in out.getvalue().splitlines() if line != line.rstrip()] == []
 
 
 def test_absent_figures_are_left_out_and_named_with_their_reason_once() -> None:
@@ -197,6 +211,7 @@ def test_a_comparison() -> None:
         "token_hit_ratio": difference(0.85, 0.85, is_change=False),
         "external_hit_ratio": difference(Absent("no connector"), Absent("no connector"), is_change=None),
         "prefill_share": difference(0.1, Absent("idle"), is_change=True),
+        "output_per_prompt_token": difference(Absent("idle"), 0.5, is_change=True),
         "turnover_seconds": difference(1234.5, 617.25, is_change=True),
         "kv_usage_max": difference(0.5, 0.9, is_change=None),
     }
@@ -205,13 +220,14 @@ def test_a_comparison() -> None:
     assert shown_comparison([one]) == (
         """\
 m, engine 0
-  figure            before   after
-  prefill share     10.0 %       -  changed
-  turnover seconds   1,234   617.2  changed
-  token hit ratio   85.0 %  85.0 %
-  kv usage max      50.0 %  90.0 %
+  figure                   before   after
+  prefill share            10.0 %       -  gone
+  output per prompt token       -     0.5  appeared
+  turnover seconds          1,234   617.2  changed
+  token hit ratio          85.0 %  85.0 %
+  kv usage max             50.0 %  90.0 %
 
-  changed: prefill share, turnover seconds
+  changed: turnover seconds; appeared: output per prompt token; gone: prefill share
   diagnosis: prompt_divergence, before it: healthy
 
 """
@@ -236,4 +252,4 @@ def test_duration(seconds: float, expected: str) -> None:
 
 def test_shares() -> None:
     assert (percent(0.7684), percent(Absent("why"))) == ("76.8 %", "-")
-    assert (span(of(0.5, 0.484, 0.556)), span(of(0.5, 0.5, 0.5, "exact"))) == ("48 to 56 %", "exact")
+    assert (span(of(0.5, 0.484, 0.556)), span(of(0.5, 0.5, 0.5, "exact"))) == ("48.4 to 55.6 %", "exact")

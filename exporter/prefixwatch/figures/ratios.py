@@ -44,10 +44,10 @@ def lookups(increases: Increases) -> tuple[float | Absent, float | Absent]:
         queried, hit = increases.get(f"queried_{unit}"), increases.get(f"hit_{unit}")
         if queried is not None or hit is not None:
             return (
-                Absent("no queries counter on this page") if queried is None else queried,
-                Absent("no hits counter on this page") if hit is None else hit,
+                Absent("no usable queries counter on this page") if queried is None else queried,
+                Absent("no usable hits counter on this page") if hit is None else hit,
             )
-    absent = Absent("no lookup counters on this page")
+    absent = Absent("no usable lookup counters on this page")
     return absent, absent
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from prefixwatch.figures.change import Change
 from prefixwatch.figures.joint.bounds import FIGURES, SIDES, Cells, Cuts
+from prefixwatch.figures.joint.coherence import coherent, tightened
 from prefixwatch.figures.joint.fitting import Joint, fit
 
 Array = npt.NDArray[np.float64]
@@ -17,6 +20,7 @@ _LEARNING_POOLS = 6  # searched for every bound; after them one bound now and th
 _SEARCH_EVERY = 24
 _FIT_EVERY = 256  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
 _USUAL_PAIRINGS = 30
+_FIT_PAUSE = 8  # pools at least between two fits, once traffic has changed
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,21 +43,25 @@ class Revisions:
 
 
 class Recent:
-    """The last pools of one pair of histograms: their values as counted and as known now, the cuts and the fit."""
+    """The last pools of one pair of histograms: their values as counted and as known now, the cuts and the fit.
 
-    def __init__(self, cells: Cells, block: int | None, ring: int, begin: int) -> None:
+    A fit is made from the pools since traffic last changed. Those before keep what the fits of their time made of them.
+    """
+
+    def __init__(self, cells: Cells, block: int | None, grain: int, ring: int, begin: int) -> None:
         self._geometry = cells
         self._block = block
+        self._is_full_mostly = block is not None and grain >= block
         self._cuts = Cuts(cells, capacity=_CUTS)
         self._pools = np.zeros((ring, sum(cells.shape) + 2))
-        self._requests = np.zeros(ring)
         self._fixed = np.zeros(ring, dtype=np.bool_)
         self._counted = np.zeros((ring, 3 * FIGURES))
         self._known = np.zeros((ring, 3 * FIGURES))
-        self._begin = begin
-        self.end = begin
+        self._begin = self.end = begin
+        self._starts = [begin]  # of each kind of traffic whose pools are kept
         self._fit: Joint | None = None
-        self._next_fit = begin + 1
+        self._change: Change | None = None
+        self._next_fit = self._soonest_fit = begin
 
     def suits(self, edges: tuple[tuple[float, ...], tuple[float, ...]], vector: Array) -> bool:
         """Whether a pool has these buckets, and its prompts fit below the limit put on the last ones."""
@@ -65,26 +73,27 @@ class Recent:
 
     def add(self, vector: Array, exact: Array | None) -> Array | None:
         """Keep a pool and return its values, (12,); None: no pairing is possible."""
-        observed = vector[: self._geometry.shape[0]].sum()
-        if exact is None:
-            self._search(vector)
-            bounds = _whole(self._cuts.bounds(vector[None]), np.array((observed,)))
-            if (bounds[0, :FIGURES] > bounds[0, FIGURES:]).any():
-                return None
+        if exact is not None:
+            bounds = np.concatenate((exact, exact))
         else:
-            bounds = np.tile(exact, 2)[None]
+            self._search(vector)
+            bounds = self._bounds(vector[None])[0]
+            if (bounds[:FIGURES] > bounds[FIGURES:]).any():
+                return None
+        self._notice(vector)
         place = (self.end - self._begin) % len(self._pools)
         self._pools[place] = vector
-        self._requests[place] = observed
         self._fixed[place] = exact is not None
         self.end += 1
         model = self._fit
-        if model is None or self.end >= self._next_fit:
-            model = self._refit(before=model, thorough=False)
-        estimate = model.glance(vector)[None] if exact is None else bounds[:, :FIGURES]
-        values = _values(estimate, bounds)[0]
+        if model is None or (self.end >= self._next_fit and not self._is_change_suspected):
+            model = self._refit(self._starts[-1], self.end, before=model, thorough=False)
+        estimate = exact
+        if estimate is None:
+            estimate = self._coherent(model.glance(vector)[None], bounds[None], vector[None])[0]
+        values: Array = np.concatenate((estimate, bounds))
         self._counted[place] = self._known[place] = values
-        return np.asarray(values)
+        return values
 
     @property
     def revisions(self) -> Revisions:
@@ -93,17 +102,15 @@ class Recent:
 
     def settle(self, searches: int) -> None:
         """Search the widest bounds of the recent pools anew, then fit."""
-        filled = self._filled()
+        filled = min(self.end - self._begin, len(self._pools))
         open_ones = np.flatnonzero(~self._fixed[:filled])
         width = self._known[open_ones, 2 * FIGURES :] - self._known[open_ones, FIGURES : 2 * FIGURES]
         order = np.argsort(-width, axis=0)
         for k in range(min(searches // SIDES, len(open_ones))):
             for side in range(SIDES):
                 self._cuts.learn(self._pools[open_ones[order[k, side % FIGURES]]], side)
-        self._refit(before=None, thorough=True)
-
-    def _filled(self) -> int:
-        return min(self.end - self._begin, len(self._pools))
+        for first, last in pairwise([*self._starts, self.end]):
+            self._refit(first, last, before=None, thorough=True)
 
     def _search(self, vector: Array) -> None:
         """Search new cuts: every side for the first pools, then one side in turn once in a while."""
@@ -114,34 +121,52 @@ class Recent:
         elif number % _SEARCH_EVERY == 0:
             self._cuts.learn(vector, number // _SEARCH_EVERY % SIDES)
 
-    def _refit(self, *, before: Joint | None, thorough: bool) -> Joint:
-        """Fit to all kept pools and read them again."""
-        filled = self._filled()
-        pools = self._pools[:filled]
+    def _notice(self, vector: Array) -> None:
+        """Forget the fit, and fit to what came since, once traffic has changed."""
+        change = self._change
+        if change is None or not change.add(vector, self.end) or self.end + 1 < self._soonest_fit:
+            return
+        oldest = self.end - len(self._pools)
+        kept = [first for first, last in pairwise([*self._starts, change.since]) if last > oldest]
+        self._starts = [*kept, change.since]
+        self._fit = self._change = None
+
+    @property
+    def _is_change_suspected(self) -> bool:
+        """Whether to wait with the next fit: old and new traffic should not get into one."""
+        return self._change is not None and self._change.is_suspected
+
+    def _refit(self, first: int, last: int, *, before: Joint | None, thorough: bool) -> Joint:
+        """Fit to the kept ones of the pools number first (included) to last (not), and read them again."""
+        places = (np.arange(max(first, self.end - len(self._pools)), last) - self._begin) % len(self._pools)
+        pools = self._pools[places]
         prompt, computed = self._geometry.buckets
         model = fit(pools, prompt, computed, block=self._block, before=before, thorough=thorough)
-        again = np.flatnonzero(~self._fixed[:filled])
-        if len(again):
-            bounds = _whole(self._cuts.bounds(pools[again]), self._requests[again])
-            estimates = model.read(pools[again])
-            values = _values(estimates, bounds)
-            self._known[again] = values
-        seen = self.end - self._begin
-        self._next_fit = self.end + min(seen, _FIT_EVERY * max(1, len(model.share) // _USUAL_PAIRINGS))
+        again = ~self._fixed[places]
+        if again.any():
+            bounds = self._bounds(pools[again])
+            estimates = self._coherent(model.read(pools[again]), bounds, pools[again])
+            self._known[places[again]] = np.concatenate((estimates, bounds), axis=1)
+        pause = min(last - first, _FIT_EVERY * max(1, len(model.share) // _USUAL_PAIRINGS))
+        if first > self._begin:
+            pause = max(pause, _FIT_PAUSE)
+        self._next_fit, self._soonest_fit = self.end + pause, self.end + _FIT_PAUSE
+        self._change = Change(pools, len(prompt.low), end=self.end)
         self._fit = model
         return model
 
+    def _bounds(self, pools: Array) -> Array:
+        """Return the bounds of pools (n, width), each tightened by the others: (n, SIDES)."""
+        rows = zip(self._cuts.bounds(pools).tolist(), self._requests(pools), strict=True)
+        found = (tightened(row[:FIGURES], row[FIGURES:], n, is_full_mostly=self._is_full_mostly) for row, n in rows)
+        return np.array([lower + upper for lower, upper in found])
 
-def _whole(bounds: Array, requests: Array) -> Array:
-    """Keep bounds of shape (n, SIDES) within 0 and the requests, and round those of counts to whole requests."""
-    lower, upper = bounds[:, :FIGURES].copy(), bounds[:, FIGURES:].copy()
-    lower[:, 1:] = np.ceil(lower[:, 1:] - 1e-6)
-    upper[:, 1:] = np.floor(upper[:, 1:] + 1e-6)
-    return np.concatenate((np.maximum(lower, 0.0), np.minimum(upper, requests[:, None])), axis=1)
+    def _coherent(self, estimates: Array, bounds: Array, pools: Array) -> Array:
+        """Return estimates, (n, 4), moved into their bounds and together."""
+        rows = zip(estimates.tolist(), bounds.tolist(), self._requests(pools), strict=True)
+        return np.array(
+            [coherent(e, b[:FIGURES], b[FIGURES:], n, is_full_mostly=self._is_full_mostly) for e, b, n in rows]
+        )
 
-
-def _values(estimates: Array, bounds: Array) -> Array:
-    """Return estimates, lower and upper bounds, (n, 12), with the estimates moved into the bounds."""
-    lower, upper = bounds[:, :FIGURES], bounds[:, FIGURES:]
-    estimates = np.where(np.isfinite(estimates), estimates, 0.0)
-    return np.concatenate((np.clip(estimates, lower, upper), lower, upper), axis=1)
+    def _requests(self, pools: Array) -> list[float]:
+        return [float(n) for n in pools[:, : self._geometry.shape[0]].sum(axis=1)]

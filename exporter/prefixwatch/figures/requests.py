@@ -3,7 +3,8 @@
 vLLM states what each request got from the cache only in sums and histograms. A poll interval pools the requests that
 finished in it. One request is stated exactly. For more, `joint.bounds` bounds each figure by every pairing of prompts
 and computed tokens that the two histograms and sums allow, and `joint.fitting` estimates it from the joint
-distribution that explains all recent pools. Both add up over pools, so a window is the difference of two running sums.
+distribution that explains the recent pools since traffic last changed (`change`). `joint.coherence` keeps the figures
+of a pool from contradicting each other. All add up over pools, so a window is the difference of two running sums.
 
 What an observation is:
 
@@ -193,7 +194,7 @@ class RequestEstimator:
         if recent is None or not recent.suits(pool.edges, vector):
             limit = max(_SMALLEST_LIMIT, 2.0 ** math.ceil(math.log2(max(vector[-2], 1.0))))
             cells = _cells(*pool.edges, limit, self._block, self._grain)
-            recent = Recent(cells, self._block, self._ring, int(self._totals[Total.POOLS]))
+            recent = Recent(cells, self._block, self._grain, self._ring, int(self._totals[Total.POOLS]))
         values = recent.add(vector, exact)
         if values is not None:
             self._recent = recent

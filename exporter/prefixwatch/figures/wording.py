@@ -9,10 +9,10 @@ def percent(value: float | Absent) -> str:
 
 
 def span(estimate: Estimate) -> str:
-    """Return the bounds of a share as "55 to 60 %"."""
+    """Return the bounds of a share as "55.0 to 60.3 %": as exact as the estimate between them is written."""
     if estimate.method == "exact":
         return "exact"
-    return f"{estimate.lower * 100:.0f} to {estimate.upper * 100:.0f} %"
+    return f"{estimate.lower * 100:.1f} to {estimate.upper * 100:.1f} %"
 
 
 def duration(seconds: float) -> str:

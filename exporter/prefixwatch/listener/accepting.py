@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -42,7 +43,7 @@ class Listener:
         self._busy: set[Connection] = set()
         self._nobody_is_busy = asyncio.Event()
         self._nobody_is_busy.set()
-        self._told = float("-inf")
+        self._told: dict[str, float] = {}
         self._is_closing = False
 
     def listen(self, host: str | None, port: int) -> int:
@@ -98,7 +99,7 @@ class Listener:
             accepted.close()
             raise
         is_tls = terms.context is not None
-        with suppress(OSError):
+        try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._connection(terms),
                 accepted,
@@ -106,10 +107,18 @@ class Listener:
                 ssl_handshake_timeout=HANDSHAKE_SECONDS if is_tls else None,
                 ssl_shutdown_timeout=_TLS_CLOSE_SECONDS if is_tls else None,
             )
+        except ssl.SSLCertVerificationError as error:
+            self._tell(f"a client was refused: its certificate does not hold: {error.verify_message}")
+        except OSError as error:  # the most of them are no clients: nothing is said
+            if getattr(error, "reason", None) == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+                self._tell("a client was refused: it brought no certificate")
 
     def _connection(self, terms: Terms) -> Connection:
         allowed = terms.config.tls_server_config.client_allowed_sans
-        return Connection(self._server, allowed=allowed, note=self._note)
+        return Connection(self._server, allowed=allowed, note=self._note, refuse=self._refuse)
+
+    def _refuse(self) -> None:
+        self._tell("a client was refused: its certificate has none of client_allowed_sans")
 
     def _note(self, connection: Connection, is_waiting: bool | None) -> None:
         """Take note of whether a connection waits for a request; None: it is gone. In order of how long they wait."""
@@ -135,9 +144,9 @@ class Listener:
         return True
 
     def _tell(self, message: str) -> None:
-        """Log a trouble, once a minute at most: an attack must not fill the disk."""
-        if time.monotonic() - self._told >= _TELL_SECONDS:
-            self._told = time.monotonic()
+        """Log a trouble, each once a minute at most: an attack must not fill the disk."""
+        if time.monotonic() - self._told.get(message, float("-inf")) >= _TELL_SECONDS:
+            self._told[message] = time.monotonic()
             _log.warning("%s", message)
 
 

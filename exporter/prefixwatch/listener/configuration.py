@@ -97,6 +97,9 @@ class WebConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return tuple(file for file in (tls.cert_file, tls.key_file, tls.client_ca_file, self.bearer_token_file) if file)
 
 
+_KEYS = WebConfig.__struct_fields__
+
+
 def read_web_config(file: Path) -> WebConfig:
     """Read a web configuration file; paths in it become those of its folder. Raises `ConfigError`."""
     content = read(file, is_secret=True)
@@ -104,7 +107,8 @@ def read_web_config(file: Path) -> WebConfig:
         content = {}
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: this must be a mapping, like `tls_server_config: {{cert_file: server.pem, ...}}`")
-    content = {key: value for key, value in content.items() if value is not None}  # `key:` with nothing is not there
+    # `key:` with nothing is not there; a key that nobody knows is refused all the same.
+    content = {key: value for key, value in content.items() if value is not None or key not in _KEYS}
     _take_zero_for_none(content)
     config: WebConfig = converted(content, WebConfig, str(file), is_secret=True)
 

@@ -30,13 +30,19 @@ class Connection(web.RequestHandler):
 
     aiohttp itself waits for a request as long as for the next one on an idle connection, for an
     hour by default, and logs what it could not read, with its traceback.
-    `note` is told whether the connection waits for a request; `allowed`: client_allowed_sans.
+    `note` is told whether the connection waits for a request; `allowed`: client_allowed_sans; `refuse` is
+    called where the client is none of them.
     """
 
-    __slots__ = ("_allowed", "_arrived", "_is_idle", "_note", "_timer")
+    __slots__ = ("_allowed", "_arrived", "_is_idle", "_note", "_refuse", "_timer")
 
     def __init__(
-        self, server: web.Server, *, allowed: Collection[str] | None, note: "Callable[[Connection, bool | None], None]"
+        self,
+        server: web.Server,
+        *,
+        allowed: Collection[str] | None,
+        note: "Callable[[Connection, bool | None], None]",
+        refuse: Callable[[], None],
     ) -> None:
         super().__init__(
             server,
@@ -48,7 +54,7 @@ class Connection(web.RequestHandler):
             max_field_size=LINE_BYTES,
             auto_decompress=False,
         )
-        self._allowed, self._note = allowed, note
+        self._allowed, self._note, self._refuse = allowed, note, refuse
         self._arrived = 0
         self._is_idle = False
         self._timer: asyncio.TimerHandle | None = None
@@ -59,6 +65,7 @@ class Connection(web.RequestHandler):
         if is_allowed(transport.get_extra_info("peercert"), self._allowed):
             self._wait(REQUEST_SECONDS)
         else:
+            self._refuse()
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:

@@ -57,7 +57,9 @@ class Doorkeeper:
         scheme, _, given = (header or "").strip().partition(" ")
         given = given.strip()
         if scheme.lower() == "bearer" and terms.token is not None:
-            is_right = hmac.compare_digest(self._digest(given.encode()), self._digest(terms.token.encode()))
+            # What is not UTF-8 in a header comes as surrogates.
+            digest = self._digest(given.encode("utf-8", "surrogateescape"))
+            is_right = hmac.compare_digest(digest, self._digest(terms.token.encode()))
             return Verdict.ADMITTED if is_right else Verdict.REFUSED
         if scheme.lower() == "basic" and terms.config.basic_auth_users:
             pair = _decoded(given)
@@ -71,8 +73,9 @@ class Doorkeeper:
 
     async def _judge(self, user: str, password: bytes, users: Mapping[str, str]) -> Verdict:
         # A user that is not known costs what one costs that is, or names could be guessed by the time it takes.
-        hashed = users.get(user) or next(iter(users.values()))
-        key = self._digest(user.encode("utf-8", "surrogateescape"), hashed.encode(), password)
+        is_known = user in users
+        hashed = users[user] if is_known else next(iter(users.values()))
+        key = self._digest(user.encode("utf-8", "surrogateescape"), hashed.encode(), password, bytes([is_known]))
         if key in self._right:
             self._right.move_to_end(key)
             return Verdict.ADMITTED
@@ -83,7 +86,7 @@ class Doorkeeper:
         if task is None:
             if len(self._checking) >= WAITING:
                 return Verdict.BUSY
-            task = asyncio.create_task(self._check(key, password, hashed, is_known=user in users))
+            task = asyncio.create_task(self._check(key, password, hashed, is_known=is_known))
             self._checking[key] = task
             task.add_done_callback(lambda _: self._checking.pop(key, None))
         return Verdict.ADMITTED if await asyncio.shield(task) else Verdict.REFUSED

@@ -77,18 +77,9 @@ class Guard:
     async def _judged(self, request: web.Request, handler: Handler, *, is_probe: bool) -> web.StreamResponse:
         if request.method not in _METHODS:
             return _plain(HTTPStatus.METHOD_NOT_ALLOWED, Allow=", ".join(_METHODS))
-        if not is_probe:
-            if self._answers > MAX_ANSWERS:
-                return _plain(HTTPStatus.SERVICE_UNAVAILABLE, **{"Retry-After": "1"})
-            terms = await self._terms()
-            if not self._bucket.takes(terms.config.rate_limit):
-                return _plain(HTTPStatus.TOO_MANY_REQUESTS)
-            if terms.asks_who:
-                refusal = await self._refusal(request, terms)
-                if refusal is not None:
-                    return refusal
         try:
-            return await handler(request)
+            refusal = None if is_probe else await self._refusal(request)
+            return await handler(request) if refusal is None else refusal
         except web.HTTPException as error:
             return _plain(HTTPStatus(error.status))
         except (asyncio.CancelledError, TimeoutError, ConnectionError):
@@ -97,7 +88,15 @@ class Guard:
             _log.exception("a request failed inside the exporter", extra={"path": request.path})
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    async def _refusal(self, request: web.Request, terms: Terms) -> web.Response | None:
+    async def _refusal(self, request: web.Request) -> web.Response | None:
+        """Return why a request is not answered, None where it is."""
+        if self._answers > MAX_ANSWERS:
+            return _plain(HTTPStatus.SERVICE_UNAVAILABLE, **{"Retry-After": "1"})
+        terms = await self._terms()
+        if not self._bucket.takes(terms.config.rate_limit):
+            return _plain(HTTPStatus.TOO_MANY_REQUESTS)
+        if not terms.asks_who:
+            return None
         given = request.headers.getall("Authorization", [])
         verdict = await self._doorkeeper.judge(given[0] if len(given) == 1 else None, terms)
         if verdict is Verdict.ADMITTED:

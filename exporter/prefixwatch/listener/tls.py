@@ -1,11 +1,11 @@
 """What a web configuration says of TLS, as Python's `ssl` has it."""
 
 import ipaddress
-import os
 import ssl
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from prefixwatch.certificates import load_certificate, words_of
 from prefixwatch.listener.configuration import CIPHER_SUITES, TlsConfig
 from prefixwatch.settings import ConfigError
 
@@ -27,17 +27,16 @@ def context_of(tls: TlsConfig) -> ssl.SSLContext:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     _choose_suites(context, tls.cipher_suites)
     try:
-        # A password is never asked for: a server has nobody to ask.
-        context.load_cert_chain(tls.cert_file, tls.key_file, password=lambda: b"")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{tls.cert_file}, {tls.key_file}: not a certificate and its key: {_words(error)}") from None
+        load_certificate(context, tls.cert_file, tls.key_file)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     context.verify_mode = _MODES[tls.client_auth_type]
     if tls.client_ca_file or tls.client_ca:
         try:
             context.load_verify_locations(cafile=tls.client_ca_file or None, cadata=tls.client_ca or None)
         except (OSError, ValueError) as error:
             where = tls.client_ca_file or "tls_server_config.client_ca"
-            raise ConfigError(f"{where}: not certificates: {_words(error)}") from None
+            raise ConfigError(f"{where}: not certificates: {words_of(error)}") from None
     return context
 
 
@@ -72,9 +71,3 @@ def _plain(kind: str, name: str) -> str:
         return str(ipaddress.ip_address(name.strip()))
     except ValueError:
         return name
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "broken").replace("_", " ").lower()
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "broken"

@@ -26,12 +26,18 @@ class Fault(Exception):
 
 
 class Server:
-    """Something that answers HTTP. `is_trusted`: its certificate is not looked at."""
+    """Something that answers HTTP.
 
-    def __init__(self, url: str, *, credentials: Path | None = None, is_trusted: bool = False) -> None:
+    `is_own`: the chart's exporter, whose certificate is held against the `ca.crt` among its credentials, or not looked
+    at where there is none.
+    """
+
+    def __init__(self, url: str, *, credentials: Path | None = None, is_own: bool = False) -> None:
         self.url = url.rstrip("/")
-        context = ssl.create_default_context()
-        if is_trusted:
+        ca = credentials / "ca.crt" if credentials and (credentials / "ca.crt").exists() else None
+        context = ssl.create_default_context(cafile=ca)
+        self.is_unverified = is_own and ca is None and url.startswith("https:")
+        if self.is_unverified:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         # A cluster's own addresses are not asked for through a proxy.
         self._opener = urllib.request.build_opener(
@@ -68,9 +74,11 @@ class Server:
 
 
 def authorization(folder: Path) -> dict[str, str]:
-    """Return the header for what a mounted Secret holds: `token`, or `username` and `password`."""
+    """Return the header for what a mounted Secret holds: `token`, or `username` and `password`, or neither."""
     if (folder / "token").exists():
         return {"Authorization": f"Bearer {(folder / 'token').read_text().strip()}"}
+    if not (folder / "username").exists():
+        return {}
     pair = ":".join((folder / name).read_text().strip() for name in ("username", "password"))
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
@@ -79,7 +87,11 @@ def exporter_lives(exporter: Server) -> str:
     """Ask for the process and for its first round of polling."""
     exporter.get("/healthz")
     exporter.get("/readyz")
-    return f"the exporter answers at {exporter.url}, and has polled every target once"
+    unverified = "; its certificate is not checked: no ca.crt in the Secret of test.credentialsSecretName"
+    return (
+        f"the exporter answers at {exporter.url}, and has polled every target once"
+        f"{unverified if exporter.is_unverified else ''}"
+    )
 
 
 def names_have_addresses(exporter: Server) -> str:
@@ -182,7 +194,7 @@ def checks(arguments: argparse.Namespace) -> list[Callable[[], str]]:
     """Return what is to be asked, in order."""
     asked: list[Callable[[], str]] = []
     if arguments.exporter:
-        exporter = Server(arguments.exporter, credentials=arguments.credentials, is_trusted=True)
+        exporter = Server(arguments.exporter, credentials=arguments.credentials, is_own=True)
         asked += [partial(check, exporter) for check in (exporter_lives, names_have_addresses, engines_answer)]
     if arguments.prometheus:
         prometheus = Server(arguments.prometheus)
@@ -215,7 +227,9 @@ def main() -> int:
     """Ask, print, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exporter", default="", help="its URL")
-    parser.add_argument("--credentials", type=Path, help="a folder with `token`, or `username` and `password`")
+    parser.add_argument(
+        "--credentials", type=Path, help="a folder with `token`, or `username` and `password`, and `ca.crt`"
+    )
     parser.add_argument("--prometheus", default="", help="its URL")
     parser.add_argument("--monitor", default="", help="ServiceMonitor or PodMonitor, where there is one")
     parser.add_argument("--job", default="", help="the job that it makes")

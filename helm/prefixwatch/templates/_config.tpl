@@ -35,9 +35,20 @@
 {{- if .service -}}
 {{ .port | default 8000 | int }}
 {{- else -}}
-{{- $url := urlParse (.url | default .dns) -}}
-{{ regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (eq $url.scheme "https" | ternary "443" "80") }}
+{{- $url := .url | default .dns -}}
+{{ include "prefixwatch.authority" $url | regexFind ":[0-9]+$" | trimPrefix ":" | default (hasPrefix "https:" $url | ternary "443" "80") }}
 {{- end -}}
+{{- end -}}
+
+{{/* What stands in a URL between the scheme and the path. */}}
+{{- define "prefixwatch.authority" -}}
+{{ regexFind "^https?://[^/?#]*" . | trimPrefix "http://" | trimPrefix "https://" }}
+{{- end -}}
+
+{{/* The label `target` of a URL, as the exporter gives it. */}}
+{{- define "prefixwatch.targetName" -}}
+{{- $host := regexReplaceAll ":[0-9]+$" (include "prefixwatch.authority" .url) "" | lower -}}
+{{ .name | default (printf "%s:%s" $host (include "prefixwatch.targetPort" .)) }}
 {{- end -}}
 
 {{/* The ports at which a target's cache events are published, as a list. */}}

@@ -21,8 +21,8 @@ its hash, so that two that differ only at their end stay two.
 {{/* Labels of every object. */}}
 {{- define "prefixwatch.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/name: {{ include "prefixwatch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "prefixwatch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/part-of: prefixwatch
@@ -30,15 +30,15 @@ app.kubernetes.io/part-of: prefixwatch
 
 {{/* What never changes: labels by which the exporter's pods are selected. */}}
 {{- define "prefixwatch.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "prefixwatch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "prefixwatch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: exporter
 {{- end -}}
 
 {{/* The same of the pod of `helm test`. */}}
 {{- define "prefixwatch.testLabels" -}}
-app.kubernetes.io/name: {{ include "prefixwatch.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "prefixwatch.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: test
 {{- end -}}
 
@@ -74,6 +74,16 @@ httpGet:
   path: {{ .path }}
   port: {{ .port }}
   scheme: {{ include "prefixwatch.scheme" .root | upper }}
+{{- end -}}
+
+{{/* Of the central pod. What the user adds goes before what Prometheus reads, not before what restarts the exporter. */}}
+{{- define "prefixwatch.podAnnotations" -}}
+{{- $found := dict "checksum/config" (include "prefixwatch.config" . | sha256sum) -}}
+{{- $found = merge $found .Values.podAnnotations -}}
+{{- if .Values.scrapeAnnotations -}}
+{{- $found = merge $found (include "prefixwatch.scrapeAnnotations" (dict "root" . "port" (int .Values.port)) | fromYaml) -}}
+{{- end -}}
+{{- toYaml $found -}}
 {{- end -}}
 
 {{/* Annotations for a Prometheus without the operator. */}}

@@ -24,7 +24,9 @@ annotations:
   {{- end }}
   {{- $relabelings := list -}}
   {{- with .root.Values.cluster -}}
-  {{- $relabelings = append $relabelings (dict "action" "replace" "targetLabel" "cluster" "replacement" .) -}}
+  {{- /* In a replacement, $1 stands for a part of what was matched, and $$ for a dollar. */ -}}
+  {{- $escaped := replace "$" "$$" . -}}
+  {{- $relabelings = append $relabelings (dict "action" "replace" "targetLabel" "cluster" "replacement" $escaped) -}}
   {{- end -}}
   {{- with concat $relabelings .values.relabelings }}
   relabelings:

@@ -21,6 +21,17 @@ where its own pod is:
 {{- end -}}
 
 {{/*
+The URL of vLLM as the sidecar sees it. An IPv6 address stands in brackets, and so does $(POD_IP), which may be one: the
+exporter drops those of an IPv4 address.
+*/}}
+{{- define "prefixwatch.sidecar.url" -}}
+{{- with .Values.sidecar.target -}}
+{{- $is_bare := or (eq .host "$(POD_IP)") (and (contains ":" .host) (not (hasPrefix "[" .host))) -}}
+{{- printf "%s://%s:%d%s" .scheme (ternary (printf "[%s]" .host) .host $is_bare) (int .port) .path -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
 The container, as one item of a list. It finds vLLM on the pod's own network and is named by the pod's address, so
 that an engine is called the same whoever watches it.
 
@@ -46,9 +57,7 @@ which the liveness probe has time enough.
     - name: PREFIXWATCH_TARGET_HOST
       value: $(POD_IP)
     - name: PREFIXWATCH_TARGETS
-      {{- with .Values.sidecar.target }}
-      value: {{ printf "%s://%s:%d%s" .scheme .host (int .port) .path | quote }}
-      {{- end }}
+      value: {{ include "prefixwatch.sidecar.url" . | quote }}
     - name: PREFIXWATCH_LISTEN
       value: {{ printf ":%d" (int .Values.sidecar.port) | quote }}
     {{- if not $configMap }}

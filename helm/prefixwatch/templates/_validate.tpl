@@ -12,6 +12,11 @@ Refuse what the schema lets through and no one can mean. Each message names the 
 {{- range $key := list "serviceMonitor" "podMonitor" -}}
   {{- include "prefixwatch.validate.times" (dict "key" $key "values" (get $.Values $key)) -}}
 {{- end -}}
+{{- with .Values.rules.settings.alerts.PrefixCacheHitRatioDropped -}}
+  {{- if gt (float64 .share_critical) (float64 .share_warning) -}}
+    {{- fail (printf "rules.settings.alerts.PrefixCacheHitRatioDropped.share_critical: %v is above share_warning, %v: what is critical must be lower" .share_critical .share_warning) -}}
+  {{- end -}}
+{{- end -}}
 {{- if and .Values.webConfig.tls (not .Values.webConfig.secretName) -}}
   {{- fail "webConfig.tls: true, but no webConfig.secretName: name the Secret that holds the exporter's web configuration file" -}}
 {{- end -}}
@@ -21,47 +26,14 @@ Refuse what the schema lets through and no one can mean. Each message names the 
 {{- if not (or .Values.targets .Values.config.targets_file) -}}
   {{- fail "targets: empty: the central exporter would watch nothing. Name a headless Service of your vLLM pods, e.g. `targets: [{service: vllm, namespace: chat, port: 8000}]`; or set `mode: sidecar`" -}}
 {{- end -}}
-{{- range $position, $target := .Values.targets -}}
-  {{- include "prefixwatch.validate.target" (dict "target" $target "path" (printf "targets[%d]" $position)) -}}
+{{- include "prefixwatch.validate.targets" . -}}
+{{- $full := include "prefixwatch.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $full) -}}
+  {{- fail (printf "fullnameOverride: empty, and %q, of the release's name, cannot be a Service's: lower-case letters, digits and hyphens, a letter first. Set it, or install under another name" $full) -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
   {{- fail "podMonitor.enabled: true beside serviceMonitor.enabled: true: Prometheus would scrape the exporter twice; turn one off" -}}
 {{- end -}}
-{{- end -}}
-
-{{- define "prefixwatch.validate.target" -}}
-{{- $one := .target -}}
-{{- $kinds := list -}}
-{{- range $kind := list "service" "dns" "url" }}{{ if get $one $kind }}{{ $kinds = append $kinds $kind }}{{ end }}{{ end -}}
-{{- if ne (len $kinds) 1 -}}
-  {{- fail (printf "%s: has %s: give exactly one of `service` (a headless Service), `dns` (another name) and `url` (one engine)" .path (join " and " $kinds | default "none")) -}}
-{{- end -}}
-{{- if not $one.namespace -}}
-  {{- fail (printf "%s.namespace: missing: it becomes the label `namespace` of the engine, which would else be the exporter's. For an engine outside Kubernetes give a word for where it is, like `bare-metal`" .path) -}}
-{{- end -}}
-{{- $address := $one.url | default $one.dns -}}
-{{- if and $address (contains "@" $address) -}}
-  {{- fail (printf "%s.%s: credentials have no place in a URL; use %s.access.bearerToken" .path (first $kinds) .path) -}}
-{{- end -}}
-{{- if not $one.service -}}
-  {{- range $key := list "port" "path" "scheme" "selector" -}}
-    {{- if hasKey $one $key -}}
-      {{- fail (printf "%s.%s: %v: goes with `service` only; write it into the URL" $.path $key (get $one $key)) -}}
-    {{- end -}}
-  {{- end -}}
-{{- end -}}
-{{- if and $one.name (not $one.url) -}}
-  {{- fail (printf "%s.name: %q: goes with `url` only; a %s stands for many engines, each named by its address" .path $one.name (first $kinds)) -}}
-{{- end -}}
-{{- range $label, $_ := $one.labels | default dict -}}
-  {{- if has $label (list "cluster" "namespace") -}}
-    {{- fail (printf "%s.labels.%s: is not set here; use %s" $.path $label (eq $label "cluster" | ternary "`cluster`" (printf "%s.namespace" $.path))) -}}
-  {{- end -}}
-  {{- if has $label (list "target" "model_name" "engine" "window" "bound" "source" "cause" "caveat" "reason" "quantile" "dialect" "release" "pool" "rank" "dns" "le" "version" "job" "instance") -}}
-    {{- fail (printf "%s.labels.%s: is one of the exporter's own labels; choose another name" $.path $label) -}}
-  {{- end -}}
-{{- end -}}
-{{- include "prefixwatch.validate.access" (dict "access" ($one.access | default dict) "path" (printf "%s.access" .path)) -}}
 {{- end -}}
 
 {{- define "prefixwatch.validate.sidecar" -}}
@@ -76,6 +48,9 @@ Refuse what the schema lets through and no one can mean. Each message names the 
 {{- end -}}
 {{- if eq (int .Values.sidecar.port) (int .Values.sidecar.target.port) -}}
   {{- fail (printf "sidecar.port: %d is vLLM's, sidecar.target.port: both listen in one pod, so choose another" (int .Values.sidecar.port)) -}}
+{{- end -}}
+{{- if contains "," .Values.sidecar.target.path -}}
+  {{- fail (printf "sidecar.target.path: %q: a comma separates the targets in the exporter's environment; write %%2C" .Values.sidecar.target.path) -}}
 {{- end -}}
 {{- if and (eq (toString .Values.sidecar.native) "true") (semverCompare "<1.29.0-0" .Capabilities.KubeVersion.Version) -}}
   {{- fail (printf "sidecar.native: true: Kubernetes %s has no native sidecars, which came with 1.29; use `auto` or `false`" .Capabilities.KubeVersion.Version) -}}
@@ -100,11 +75,36 @@ Refuse what the schema lets through and no one can mean. Each message names the 
     {{- fail (printf "config.%s: is not set here; use %s" $key $instead) -}}
   {{- end -}}
 {{- end -}}
-{{- with .Values.config -}}
-  {{- if and .diagnosis_window .windows (not (has .diagnosis_window .windows)) -}}
-    {{- fail (printf "config.diagnosis_window: %q is none of config.windows (%s); add it there" .diagnosis_window (join ", " .windows)) -}}
+{{- include "prefixwatch.validate.windows" . -}}
+{{- include "prefixwatch.validate.events" (dict "events" (.Values.config.events | default dict) "path" "config.events") -}}
+{{- end -}}
+
+{{/* Where nothing is set, the exporter's defaults hold. */}}
+{{- define "prefixwatch.validate.windows" -}}
+{{- $windows := .Values.config.windows | default (list "1m" "5m" "1h") -}}
+{{- $poll := .Values.config.poll_interval | default (eq .Values.mode "central" | ternary "5s" "1s") -}}
+{{- $lengths := list -}}
+{{- range $windows -}}
+  {{- $lengths = append $lengths (include "prefixwatch.milliseconds" .) -}}
+  {{- if lt (last $lengths | float64) (include "prefixwatch.milliseconds" $poll | mulf 2) -}}
+    {{- fail (printf "config.poll_interval: %q: the window %q, of config.windows, is shorter than two polls" $poll .) -}}
   {{- end -}}
 {{- end -}}
+{{- with .Values.config.diagnosis_window -}}
+  {{- if not (has (include "prefixwatch.milliseconds" .) $lengths) -}}
+    {{- fail (printf "config.diagnosis_window: %q is none of config.windows (%s); add it there" . (join ", " $windows)) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The length of one of the exporter's durations, such as 1m30s or 500ms. */}}
+{{- define "prefixwatch.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 -}}
+{{- $sum := 0 -}}
+{{- range regexFindAll "[0-9.]+(ms|s|m|h|d)" . -1 -}}
+  {{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
 
 {{- define "prefixwatch.validate.access" -}}

@@ -96,10 +96,11 @@ class Joint:
         """Return cached and prompt tokens of a request in each pool and pairing, both (n, k)."""
         pairs = self.pairs
         prompt = _predict(counts, margins.prompt_tokens, self.prompt, self.prompt_variance)
-        prompt = np.clip(prompt, pairs.prompt_low, pairs.prompt_high)
+        prompt = np.minimum(np.maximum(prompt, pairs.prompt_low), pairs.prompt_high)
         total = margins.prompt_tokens - margins.computed_tokens
         cached = _predict(counts, total, self.means.cached, self.means.cached_variance)
-        return np.clip(cached, pairs.cached_low, prompt - np.minimum(pairs.computed_low, prompt)), prompt
+        most = prompt - np.minimum(pairs.computed_low, prompt)
+        return np.minimum(np.maximum(cached, pairs.cached_low), most), prompt
 
     def _warm(self, counts: Array, total: Array, cached: Array) -> tuple[Array, Array, Array]:
         """Return warm requests of each pool and pairing, their cached tokens, and the deviation of these."""
