@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from prefixwatch.figures.windows import NOT_READ, Past, Point, Window, highest
 
-POINTS_PER_WINDOW = 30
-"""How finely a window's start can be placed: one point per thirtieth of it."""
+POINTS_PER_WINDOW = 60
+"""How finely a window's start can be placed: one point per sixtieth of it."""
 
 _KEPT = 8
 
