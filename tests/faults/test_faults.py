@@ -54,10 +54,14 @@ def test_nothing_wrong_is_exported_meanwhile(patient: Patient) -> None:
         assert scrape.value("engine_restarts_total", model_name="tiny") in (0.0, None), "none restarted"
 
 
+@pytest.mark.parametrize(
+    "patient",
+    [fault for fault in FAULTS if fault.reason not in (None, "incomplete")],
+    indirect=True,
+    ids=lambda fault: fault.name,
+)
 def test_a_target_that_fails_is_down_and_what_is_stale_ends(patient: Patient) -> None:
     at_the_end = [scrape for scrape in patient.scrapes if sum(scrape.values("poll_errors_total")) >= 3]
-    if patient.fault.reason in (None, "incomplete"):
-        return
     failed = [scrape for scrape in at_the_end if scrape.value("up") == 0]
     assert failed
     assert not any(scrape.engines for scrape in failed)
