@@ -33,6 +33,7 @@ _FIT_SPAN = 100
 _FIRST_DIAGNOSIS_SECONDS = 20.0
 _WRITTEN = "own/written_tokens"
 _SAVED = "own/prefill_saved_seconds"
+_NEVER_FALLING = (*(f"queried_{unit}" for unit in ratios.LOOKUP_UNITS), "prompt_tokens")
 _PEAKS = ("kv_usage", "requests_running", "requests_waiting")
 
 
@@ -61,17 +62,17 @@ class EngineWatch:
 
     def lacks(self, reading: Reading) -> list[str]:
         """Return the counters that the last reading had and this one has not."""
-        return sorted(self.last.counters.keys() - reading.counters.keys()) if self.last else []
+        if self.last is None or self.last.counters.keys() == reading.counters.keys():
+            return []
+        return sorted(self.last.counters.keys() - reading.counters.keys())
 
     def has_fallen(self, reading: Reading) -> bool:
         """Say whether a counter of lookups or prompt tokens went down: a reset seen by value."""
         if self.last is None:
             return False
-        names = (*(f"queried_{unit}" for unit in ratios.LOOKUP_UNITS), "prompt_tokens")
+        now, before = reading.counters, self.last.counters
         # One that is missing has not fallen: the page may be cut off.
-        return any(
-            reading.counters[name] < self.last.counters.get(name, 0.0) for name in names if name in reading.counters
-        )
+        return any(now[name] < before.get(name, 0.0) for name in _NEVER_FALLING if name in now)
 
     def add(
         self, reading: Reading, *, restarted: bool = False, counts: bool = True, process_start: float | None = None
@@ -82,12 +83,7 @@ class EngineWatch:
         """
         last, self.last = self.last, reading
         restarted = restarted or (counts and last is not None and _began_anew(last, reading))
-        born = {
-            key
-            for key in reading.counters.keys() - last.counters.keys()
-            if (created := reading.created.get(key.split("/le/")[0].removesuffix("/sum").removesuffix("/count")))
-            and created > last.time
-        } if last is not None else ()  # fmt: skip
+        born = _born(last, reading) if last is not None else ()
         peaks = {name: reading.gauges[name] for name in _PEAKS if name in reading.gauges}
         grown = self.history.add(reading.time, reading.counters, peaks, restarted=restarted, born=born, counts=counts)
         if restarted or not counts:
@@ -324,6 +320,18 @@ def engine_age(reading: Reading) -> float | None:
     """Return for how many seconds the engine has counted, None where the page does not say."""
     began = min(reading.created.values(), default=None)
     return None if began is None else max(0.0, reading.time - began)
+
+
+def _born(last: Reading, reading: Reading) -> set[str]:
+    """Return the counters that began after the last reading, as the page states."""
+    if reading.counters.keys() == last.counters.keys():
+        return set()
+    return {
+        key
+        for key in reading.counters.keys() - last.counters.keys()
+        if (created := reading.created.get(key.split("/le/")[0].removesuffix("/sum").removesuffix("/count")))
+        and created > last.time
+    }
 
 
 def _began_anew(last: Reading, reading: Reading) -> bool:

@@ -268,8 +268,8 @@ def test_an_hour_of_polls_costs_little() -> None:
     history = History(SPANS)
     for time in range(2 * int(HOUR)):
         history.add(float(time), dict.fromkeys(counters, float(time)), {"g": float(time % 977)})
-    assert len(history._points) <= POINTS_PER_WINDOW * len(SPANS) + 2 + POINTS_PER_WINDOW // 4
-    assert sum(point.totals.nbytes + point.ledger.nbytes for point in history._points) < 500_000
+    assert history._points.count <= POINTS_PER_WINDOW * len(SPANS) + 2 + POINTS_PER_WINDOW // 4
+    assert history._points.growth.nbytes < 150_000
     assert history.end == 2 * HOUR - 1
     for span in SPANS:
         window = history.window(span)
@@ -281,8 +281,25 @@ def test_an_hour_of_polls_costs_little() -> None:
     assert history.start <= 2 * HOUR - 1 - HOUR, "the longest window is covered in full"
 
 
+def test_great_and_broken_increases_stay_exact() -> None:
+    """However an increase is kept, and whatever it is added to when older points are thinned."""
+    history, grown, totals = History((20.0, 200.0)), [dict.fromkeys("abcd", 0.0)], dict.fromkeys("abcd", 0.0)
+    history.add(0.0, totals, {})
+    for time in range(1, 400):
+        grown.append({"a": 7.0, "b": 3e9, "c": 1.0 if time < 250 else 0.1, "d": 2.0**52 if time == 300 else 0.0})
+        totals = {key: totals[key] + amount for key, amount in grown[-1].items()}
+        history.add(float(time), totals, {})
+        history.accumulate({f"own/{key}": amount for key, amount in grown[-1].items()})
+    window = history.window(200.0)
+    assert window is not None
+    expected = {key: sum(one[key] for one in grown[int(window.start) + 1 :]) for key in totals}
+    for own in ("", "own/"):
+        found = {key: window.increases[own + key] for key in totals}
+        assert found == expected | {"c": pytest.approx(expected["c"], rel=1e-9)}
+
+
 def test_without_windows_everything_is_kept() -> None:
-    assert len(history_of(range(1000))._points) == 1000
+    assert history_of(range(1000))._points.count == 1000
 
 
 def test_a_past_stays_what_it_is():

@@ -1,27 +1,30 @@
 """Readings of one engine over time: increases that survive resets, windows and their coverage.
 
-Each counter becomes a running total that only grows: its increases since the watch began, resets
-counted. A window is the difference of two totals, so it is exact however the history between them
-was thinned. Older points are kept further apart; the highest value of a gauge between two kept
-points is kept with the later one.
+Of each counter is kept what it grew by from point to point, resets counted: a window is a sum of
+these, so it is exact however the history was thinned. Older points are kept further apart; the
+highest value of a gauge between two kept points is kept with the later one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prefixwatch.figures.windows import NOT_READ, Past, Point, Window, highest
+from prefixwatch.figures.growth import Places, Vector
+from prefixwatch.figures.points import NOT_READ, Points
+from prefixwatch.figures.windows import Past, Window
 
 POINTS_PER_WINDOW = 60
 """How finely a window's start can be placed: one point per sixtieth of it."""
 
-_KEPT = 8
+_BETWEEN_THINNINGS = POINTS_PER_WINDOW // 4
+
+Names = tuple[str, ...]
 
 
 class History:
-    """Running totals of one engine's counters, thinned with age. Memory is bounded.
+    """What one engine's counters grew by, thinned with age. Memory is bounded.
 
     `spans`: the lengths of the windows that will be asked for, in seconds; what is older than the
     longest is dropped. Empty: everything is kept as it came.
@@ -29,32 +32,32 @@ class History:
 
     def __init__(self, spans: Collection[float] = ()) -> None:
         self._spans = sorted(spans)
-        self._index: dict[str, int] = {}
-        self._names: tuple[str, ...] = ()
-        self._columns: dict[int, int] = {}
-        self._places = np.zeros(0, dtype=np.intp)
-        self._totals = np.zeros(0)
+        self._names: Names = ()
         self._last: Mapping[str, float] = {}
+        self._last_names: Names = ()
+        self._last_values = np.zeros(0)
         self._last_grown = np.zeros(0)
-        self._kept_indexes: dict[tuple[str, ...], _Indexes] = {}
+        self._totals = np.zeros(0)
+        self._newest = np.zeros(0)
+        self._is_filled = True
         self._gauges: list[str] = []
-        self._points: list[Point] = []
+        self._points = Points.none()
         self._unthinned = 0
 
     @property
     def start(self) -> float | None:
         """The time of the oldest point; None before the first."""
-        return self._points[0].time if self._points else None
+        return self._points.time(0) if self._points.count else None
 
     @property
     def end(self) -> float | None:
         """The time of the newest point; None before the first."""
-        return self._points[-1].time if self._points else None
+        return self._points.time(self._points.count - 1) if self._points.count else None
 
     @property
     def names(self) -> int:
         """How many counters there ever were: what a point takes."""
-        return len(self._index)
+        return len(self._names)
 
     def add(
         self,
@@ -73,44 +76,41 @@ class History:
         `counts` False takes the values as a new baseline and nothing as growth. Raises
         ValueError where time does not move forward.
         """
-        if self._points and time <= self._points[-1].time:
-            raise ValueError(f"time went from {self._points[-1].time:.3f} to {time:.3f}")
-        grown: dict[str, float] = {}
+        if self.end is not None and time <= self.end:
+            raise ValueError(f"time went from {self.end:.3f} to {time:.3f}")
+        names = tuple(counters)
+        values = np.fromiter(counters.values(), np.float64, len(names))
         if not counts:
-            pass
-        elif restarted and self._points:
-            grown.update(counters)
+            grown = {}
+        elif restarted and self._points.count:
+            grown = dict(counters)
+        elif names == self._last_names and not born:  # as at nearly every poll
+            last = self._last_values
+            grown = dict(zip(names, np.where(values < last, values, values - last).tolist(), strict=True))
         else:
-            lasts = map(self._last.get, counters)
-            for (key, value), last in zip(counters.items(), lasts, strict=True):
-                if key in born:
-                    grown[key] = value
-                elif last is not None:
-                    grown[key] = value - last if value >= last else value
-        gone = () if restarted else self._last.keys() - counters.keys()
-        self._last = {**{key: self._last[key] for key in gone}, **counters} if gone else counters
-        self._store(time, grown, gauges)
+            grown = self._grown_of(counters, born)
+        self._remember(names, values, counters, forgets=restarted)
+        self._append(time, grown, gauges)
         return grown
 
-    def accumulate(self, amounts: Mapping[str, float], ledger: NDArray[np.float64] | None = None) -> None:
+    def accumulate(self, amounts: Mapping[str, float], ledger: Vector | None = None) -> None:
         """Add to running totals at the newest point: sums that the engine does not keep itself.
 
         `ledger`: running sums kept elsewhere, of one length always, to be found again at a window's ends.
         """
-        point = self._points[-1]
-        self._grow(point.time, amounts)
-        self._points[-1] = self._point(point.time, point.ledger if ledger is None else ledger, point.peaks)
+        self._grow(self._points.time(self._points.count - 1), amounts)
+        if ledger is not None:
+            self._points = self._points.with_ledger(ledger)
 
     def past(self) -> Past:
         """Return the history as it is now. What is added later changes nothing in it."""
+        self._fill()
         return Past(
             names=self._names,
             last_grown=self._last_grown,
             totals=self._totals,
-            places=self._places,
             gauges=self._gauges,
             points=self._points,
-            count=len(self._points),
         )
 
     def totals(self, prefix: str) -> dict[str, float]:
@@ -130,98 +130,73 @@ class History:
 
         It begins where all of them are known; n is 0 where one never was.
         """
-        places = [self._index.get(key, -1) for key in keys]
-        if -1 in places or len(self._points) < 2:
+        self._fill()
+        points = self._points
+        if not all(key in self._names for key in keys):
             return np.empty((0, len(keys)))
-        rows = [point.totals for point in self._points if point.known > max(places)]
-        totals = np.zeros((len(rows), len(keys)))
-        for number, place in enumerate(places):
-            column = self._columns.get(place, len(self._totals))  # what never moved is 0 throughout
-            totals[:, number] = [row[column] if column < len(row) else 0.0 for row in rows]
-        return np.diff(totals, axis=0) if rows else np.empty((0, len(keys)))
+        places = [self._names.index(key) for key in keys]
+        first = int(points.known[: points.count].searchsorted(max(places), side="right")) + 1
+        return np.stack([points.growth.of(place, min(first, points.count), points.count) for place in places], axis=1)
+
+    def _grown_of(self, counters: Mapping[str, float], born: Collection[str]) -> dict[str, float]:
+        grown = {}
+        for key, value in counters.items():
+            last = self._last.get(key)
+            if key in born:
+                grown[key] = value
+            elif last is not None:
+                grown[key] = value - last if value >= last else value
+        return grown
+
+    def _remember(self, names: Names, values: Vector, counters: Mapping[str, float], *, forgets: bool) -> None:
+        """Keep the values for the next reading, and those of counters that are gone; `forgets`: not these."""
+        is_as_before = names == self._last_names
+        gone = () if is_as_before or forgets else self._last.keys() - counters.keys()
+        if gone:
+            counters = {**{key: self._last[key] for key in gone}, **counters}
+            names = tuple(counters)
+            values = np.fromiter(counters.values(), np.float64, len(names))
+        self._last, self._last_names, self._last_values = counters, names, values
+
+    def _append(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
+        self._fill()
+        if self._spans and self._unthinned >= _BETWEEN_THINNINGS:
+            self._unthinned = 0
+            self._points = self._points.thinned(self._spans, POINTS_PER_WINDOW, room=_BETWEEN_THINNINGS)
+        self._unthinned += 1
+        self._gauges.extend([name for name in gauges if name not in self._gauges])
+        peaks = [gauges.get(name, NOT_READ) for name in self._gauges]
+        count = self._points.count
+        self._points = self._points.appended(
+            time, peaks, room=count + (_BETWEEN_THINNINGS if self._spans else max(count, _BETWEEN_THINNINGS))
+        )
+        # A past holds the arrays as they were.
+        self._totals, self._last_grown = self._totals.copy(), self._last_grown.copy()
+        self._newest = np.zeros(len(self._names))
+        self._grow(time, grown)
 
     def _grow(self, time: float, amounts: Mapping[str, float]) -> None:
-        known = self._indexes(tuple(amounts))
+        """Add to the newest point."""
+        self._names, places = _placed(self._names, tuple(amounts))
+        if new := len(self._names) - len(self._totals):
+            self._newest, self._totals = np.pad(self._newest, (0, new)), np.pad(self._totals, (0, new))
+            self._last_grown = np.pad(self._last_grown, (0, new), constant_values=NOT_READ)
         values = np.fromiter(amounts.values(), np.float64, len(amounts))
-        if values[known.unmoved].any():
-            self._give_columns(known.places[known.unmoved[values[known.unmoved] != 0]])
-            known = self._indexes(tuple(amounts))
-        # A past holds the arrays as they were.
-        self._totals = self._totals.copy()
-        self._totals[known.columns] += values[known.moved]
-        self._last_grown = self._last_grown.copy()
-        self._last_grown[known.places] = time
+        self._newest[places] += values
+        self._totals[places] += values
+        self._last_grown[places] = time
+        self._is_filled = False
 
-    def _indexes(self, keys: tuple[str, ...]) -> "_Indexes":
-        """Return where these counters stand; new ones get a place. The last answers are kept."""
-        kept = self._kept_indexes.get(keys)
-        if kept is not None:
-            return kept
-        for key in keys:
-            self._index.setdefault(key, len(self._index))
-        self._names = tuple(self._index)
-        new = len(self._index) - len(self._last_grown)
-        self._last_grown = np.append(self._last_grown, np.full(new, NOT_READ))
-        if len(self._kept_indexes) >= _KEPT:
-            self._kept_indexes.clear()
-        places = np.array([self._index[key] for key in keys], dtype=np.intp)
-        columns = np.array([self._columns.get(place, -1) for place in places.tolist()], dtype=np.intp)
-        moved = np.flatnonzero(columns >= 0)
-        indexes = _Indexes(places, moved, columns[moved], np.flatnonzero(columns < 0))
-        self._kept_indexes[keys] = indexes
-        return indexes
-
-    def _give_columns(self, places: NDArray[np.intp]) -> None:
-        """Give counters that move for the first time a column among the totals."""
-        for place in places.tolist():
-            self._columns[place] = len(self._columns)
-        self._places = np.append(self._places, places)
-        self._totals = np.append(self._totals, np.zeros(len(places)))
-        self._kept_indexes.clear()
-
-    def _point(self, time: float, ledger: NDArray[np.float64], peaks: tuple[float, ...]) -> Point:
-        return Point(time, np.concatenate((ledger, self._totals)), len(ledger), len(self._index), peaks)
-
-    def _store(self, time: float, grown: Mapping[str, float], gauges: Mapping[str, float]) -> None:
-        ledger = self._points[-1].ledger if self._points else np.zeros(0)
-        self._gauges.extend([name for name in gauges if name not in self._gauges])
-        peaks = tuple([gauges.get(name, NOT_READ) for name in self._gauges])
-        self._grow(time, grown)
-        self._points.append(self._point(time, ledger, peaks))
-        self._unthinned += 1
-        if self._spans and self._unthinned > POINTS_PER_WINDOW // 4:
-            self._unthinned = 0
-            self._points = _thinned(self._points, self._spans)
+    def _fill(self) -> None:
+        """Give the newest point what the counters grew by."""
+        if not self._is_filled:
+            self._points = self._points.filled(self._newest)
+            self._is_filled = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Indexes:
-    """Where some counters stand: `places` among the names; which of them ever `moved`, and their `columns`; which did not."""
-
-    places: NDArray[np.intp]
-    moved: NDArray[np.intp]
-    columns: NDArray[np.intp]
-    unmoved: NDArray[np.intp]
-
-
-def _thinned(points: Sequence[Point], spans: Sequence[float]) -> list[Point]:
-    """Keep what windows of the lengths `spans` need: points the further apart the older they are.
-
-    One point older than the longest span stays, for its start to be placed. The newest stays.
-    """
-    now = points[-1].time
-    kept: list[Point] = []
-    peaks: list[tuple[float, ...]] = []
-    for position, point in enumerate(points):
-        peaks.append(point.peaks)
-        following = points[position + 1].time if position + 1 < len(points) else now
-        if now - following > spans[-1] and position + 1 < len(points):
-            peaks.clear()
-            continue
-        span = next((span for span in spans if span >= now - point.time), spans[-1])
-        previous = kept[-1].time if kept else None
-        is_needed = previous is None or following - previous > span / POINTS_PER_WINDOW
-        if is_needed or position + 1 == len(points):
-            kept.append(replace(point, peaks=highest(peaks)) if len(peaks) > 1 else point)
-            peaks.clear()
-    return kept
+# Engines with the same counters, as most of a fleet have, share the answers.
+@lru_cache(maxsize=1024)
+def _placed(names: Names, keys: Names) -> tuple[Names, Places]:
+    """Return the names with those keys behind them that were not there, and where each key stands among them."""
+    places = {name: place for place, name in enumerate(dict.fromkeys(names + keys))}
+    return names if len(places) == len(names) else tuple(places), np.array([places[key] for key in keys], dtype=np.intp)
