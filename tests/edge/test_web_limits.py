@@ -20,7 +20,7 @@ from edge import engines
 from edge.certificates import Authority
 from edge.commands import ended, exporter
 from edge.engines import Engine
-from edge.listening import hashed, idle_poller, listening, status_of
+from edge.listening import Listening, hashed, idle_poller, listening, status_of
 from edge.waiting import until
 from prefixwatch.config import Config
 from prefixwatch.listener import accepting, connection, guard
@@ -180,10 +180,9 @@ async def test_a_scrape_gets_through_a_crowd_of_slow_clients(monkeypatch: pytest
             await one.__aexit__(None, None, None)
 
 
-async def test_where_all_are_busy_one_more_is_refused_and_it_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, records
-) -> None:
-    monkeypatch.setattr(accepting, "MAX_CONNECTIONS", 3)
+@asynccontextmanager
+async def slow_answers(count: int) -> AsyncIterator[tuple[Listening, list[asyncio.Task[int]], asyncio.Event]]:
+    """Yield a listener that is busy with so many answers, their tasks, and what ends them."""
     release = asyncio.Event()
 
     async def slow(_: web.Request) -> web.Response:
@@ -191,8 +190,16 @@ async def test_where_all_are_busy_one_more_is_refused_and_it_is_told_once(
         return web.Response(text="done")
 
     async with listening(app=with_routes(slow=slow)) as served:
-        waiting = [asyncio.create_task(status_of(served.port, "/slow")) for _ in range(3)]
-        await until(lambda: len(served.listener._busy) == 3)
+        waiting = [asyncio.create_task(status_of(served.port, "/slow")) for _ in range(count)]
+        await until(lambda: len(served.listener._busy) == count)
+        yield served, waiting, release
+
+
+async def test_where_all_are_busy_one_more_is_refused_and_it_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, records
+) -> None:
+    monkeypatch.setattr(accepting, "MAX_CONNECTIONS", 3)
+    async with slow_answers(3) as (served, waiting, release):
         for _ in range(3):
             with pytest.raises(aiohttp.ClientConnectionError):
                 await status_of(served.port)
@@ -204,15 +211,7 @@ async def test_where_all_are_busy_one_more_is_refused_and_it_is_told_once(
 
 async def test_no_more_than_so_many_answers_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "MAX_ANSWERS", 2)
-    release = asyncio.Event()
-
-    async def slow(_: web.Request) -> web.Response:
-        await release.wait()
-        return web.Response(text="done")
-
-    async with listening(app=with_routes(slow=slow)) as served:
-        waiting = [asyncio.create_task(status_of(served.port, "/slow")) for _ in range(2)]
-        await until(lambda: len(served.listener._busy) == 2)
+    async with slow_answers(2) as (served, waiting, release):
         answer = await served.raw(LAST)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"\r\nRetry-After: 1\r\n" in answer
