@@ -14,7 +14,7 @@ from prefixwatch.figures.savings import Saving, TokenCost, saving
 from prefixwatch.figures.standstill import ACTIVITY
 from prefixwatch.figures.windows import Window
 from prefixwatch.page.caveats import CHANGED, RESTARTED, RETRIED, Caveat, Era
-from prefixwatch.page.reading import Reading
+from prefixwatch.page.reading import Counted, Reading
 
 T = TypeVar("T")
 Figure = float | Absent
@@ -23,6 +23,7 @@ RESTARTS = "own/restarts"
 CHANGES = "own/process_changes"
 _ONCE_A_LOOKUP = Era(first=(0, 28))
 NO_EVENTS = EventFigures.absent(Absent("the engine's cache events are not watched"))
+_NO_PREEMPTIONS = Absent("no preemptions counter on this page")
 _TOO_FEW = Absent("no intervals to fit prefill times from: one reading, or a page alone")
 
 
@@ -101,7 +102,7 @@ def window_figures(
     reason of every figure that needs one.
     """
     gauges, config = reading.gauges, reading.config
-    increases = window.increases if window is not None else {}
+    increases = Counted(window.increases if window is not None else {})
     peaks = window.peaks if window is not None else {}
     running = peaks.get("requests_running", 0.0)
     pool = eviction.pool_tokens(config)
@@ -143,7 +144,7 @@ def window_figures(
         requests_running=_gauge(gauges, "requests_running"),
         requests_waiting=_gauge(gauges, "requests_waiting"),
         requests_waiting_max=of_window(_gauge(peaks, "requests_waiting")),
-        preemptions=of_window(increases.get("preemptions", Absent("no preemptions counter on this page"))),
+        preemptions=of_window(increases.get("preemptions", _NO_PREEMPTIONS)),
         residency=of_window(residency(increases)),
         avoidable_miss_ratio=of_window(events.avoidable_miss_ratio),
         working_set_ratio=of_window(events.working_set_ratio),
@@ -197,7 +198,8 @@ def _saved_share(saved: Saving | Absent, increases: Mapping[str, float]) -> floa
 
 
 def _gauge(gauges: Mapping[str, float], name: str) -> float | Absent:
-    return gauges.get(name, Absent(f"no {name.replace('_', ' ')} gauge on this page"))
+    value = gauges.get(name)
+    return Absent(f"no {name.replace('_', ' ')} gauge on this page") if value is None else value
 
 
 def is_caching_enabled(reading: Reading) -> tuple[bool | Absent, str]:

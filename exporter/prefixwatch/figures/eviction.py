@@ -8,7 +8,7 @@ blocks go to the tail of the queue of free blocks, and are taken from its head
 from collections.abc import Mapping
 
 from prefixwatch.figures.figure import Absent
-from prefixwatch.figures.ratios import cached_and_prompt_tokens, prompt_tokens_by_source
+from prefixwatch.figures.ratios import CACHED_SOURCES, cached_and_prompt_tokens, prompt_tokens_by_source
 from prefixwatch.page.reading import CacheConfig
 
 _SLEEPING = ("weights_offloaded", "discard_all")
@@ -29,7 +29,7 @@ def written_tokens(increases: Mapping[str, float]) -> float | Absent:
     if generated is None:
         return Absent("no generation tokens counter on this page")
     sources = prompt_tokens_by_source(increases)
-    if not isinstance(sources, Absent) and sources.keys() - {"local_cache", "external"}:
+    if not isinstance(sources, Absent) and not sources.keys() <= CACHED_SOURCES:
         return sum(sources.values()) - sources.get("local_cache", 0.0) + generated
     cached, prompt = cached_and_prompt_tokens(increases)
     if not isinstance(cached, Absent):

@@ -10,7 +10,7 @@ from prefixwatch.figures.figure import Absent, ratio
 from prefixwatch.page.reading import parts_of
 
 LOOKUP_UNITS = ("tokens", "blocks", "units")
-CACHED_SOURCES = ("local_cache", "external")
+CACHED_SOURCES = frozenset(("local_cache", "external"))
 
 # Lookups are counted at admission, prompt tokens at first token. Queries that outgrow prompt
 # tokens by more than this, requests in flight allowed for, were counted more than once.
@@ -95,8 +95,8 @@ def cached_prompt_ratio(increases: Increases) -> float | Absent:
 def cached_and_prompt_tokens(increases: Increases) -> tuple[float | Absent, float]:
     """Return (cached, prompt) tokens of the best group of counters that the page has."""
     sources = prompt_tokens_by_source(increases)
-    if not isinstance(sources, Absent) and sources.keys() - set(CACHED_SOURCES):
-        return sum(sources.get(source, 0.0) for source in CACHED_SOURCES), sum(sources.values())
+    if not isinstance(sources, Absent) and not sources.keys() <= CACHED_SOURCES:
+        return sources.get("local_cache", 0.0) + sources.get("external", 0.0), sum(sources.values())
     cached, prompt = increases.get("cached_prompt_tokens"), increases.get("prompt_tokens")
     if cached is not None and prompt is not None:
         return cached, prompt
@@ -157,6 +157,6 @@ def _local_ratio_at_first_token(increases: Increases) -> float | Absent:
     sources = prompt_tokens_by_source(increases)
     if isinstance(sources, Absent):
         return sources
-    if not sources.keys() - set(CACHED_SOURCES):
+    if sources.keys() <= CACHED_SOURCES:
         return Absent("no computed prompt tokens on this page")
     return ratio(sources.get("local_cache", 0.0), sum(sources.values()), when_zero="no prompt tokens")

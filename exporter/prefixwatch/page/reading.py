@@ -113,39 +113,81 @@ class PageReading:
     why_empty: str | None = None
 
 
+class Counted(dict[str, float]):
+    """Counters that much is asked of: what belongs together among their names is looked up once. The names stay."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, counters: Mapping[str, float]) -> None:
+        super().__init__(counters)
+        self.groups = _groups(tuple(counters))
+
+
 def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | None:
     """Gather a histogram from flat counters. A missing +Inf bucket is made up for by the count."""
-    count, total = counters.get(f"{quantity}/count"), counters.get(f"{quantity}/sum")
-    if total is None:
+    found = _groups_of(counters).histogram(quantity)
+    if found is None:
         return None
-    edges, keys, open_ended = _buckets(tuple(counters), f"{quantity}/le/")
-    if count is None:
-        if open_ended is None:
-            return None
-        count = counters[open_ended]
-    bounds = [0.0, *map(counters.__getitem__, keys), count]
-    counts = tuple([max(0.0, upper - lower) for lower, upper in itertools.pairwise(bounds)])
-    return Histogram(edges=edges, counts=counts, count=count, total=total)
+    bounds = [0.0, *map(counters.__getitem__, found.names)]
+    counts = tuple([upper - lower if upper > lower else 0.0 for lower, upper in itertools.pairwise(bounds)])
+    return Histogram(edges=found.edges, counts=counts, count=bounds[-1], total=counters[found.total])
 
 
 def parts_of(counters: Mapping[str, float], quantity: str) -> dict[str, float]:
     """Return the values of a quantity that is split by a label, by the label's value."""
-    return {part: counters[key] for part, key in _parts(tuple(counters), f"{quantity}/")}
+    return {part: counters[key] for part, key in _groups_of(counters).parts(quantity)}
 
 
-# The names of counters are the same poll after poll: what belongs together is sorted out once.
-@lru_cache(maxsize=1024)
-def _parts(keys: tuple[str, ...], prefix: str) -> tuple[tuple[str, str], ...]:
-    return tuple((key.removeprefix(prefix), key) for key in keys if key.startswith(prefix))
+@dataclass(frozen=True, slots=True)
+class _HistogramNames:
+    """The names of a histogram's counters: `names` of its finite buckets, by their edges, then of all observations."""
+
+    edges: tuple[float, ...]
+    names: tuple[str, ...]
+    total: str
 
 
-@lru_cache(maxsize=1024)
-def _buckets(keys: tuple[str, ...], prefix: str) -> tuple[tuple[float, ...], tuple[str, ...], str | None]:
-    """Return the finite upper edges, their keys, and the key of the bucket without one, if there is one."""
-    buckets = sorted((float(edge), key) for edge, key in _parts(keys, prefix))
-    finite = [(edge, key) for edge, key in buckets if math.isfinite(edge)]
-    open_ended = buckets[-1][1] if buckets and math.isinf(buckets[-1][0]) else None
-    return tuple(edge for edge, _ in finite), tuple(key for _, key in finite), open_ended
+class _Groups:
+    """What belongs together among the names of counters, sorted out when it is first asked for."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = names
+        self._parts: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._histograms: dict[str, _HistogramNames | None] = {}
+
+    def parts(self, quantity: str) -> tuple[tuple[str, str], ...]:
+        """Return the values of the label by which a quantity is split, and the names that have them."""
+        if quantity not in self._parts:
+            prefix = f"{quantity}/"
+            found = ((name.removeprefix(prefix), name) for name in self._names if name.startswith(prefix))
+            self._parts[quantity] = tuple(found)
+        return self._parts[quantity]
+
+    def histogram(self, quantity: str) -> _HistogramNames | None:
+        """Return the names of a histogram; None where there is no sum, or nothing says how many observations there are."""
+        if quantity not in self._histograms:
+            self._histograms[quantity] = self._histogram(quantity)
+        return self._histograms[quantity]
+
+    def _histogram(self, quantity: str) -> _HistogramNames | None:
+        count, total = f"{quantity}/count", f"{quantity}/sum"
+        buckets = sorted((float(edge), name) for edge, name in self.parts(f"{quantity}/le"))
+        finite = [(edge, name) for edge, name in buckets if math.isfinite(edge)]
+        if count not in self._names and buckets and math.isinf(buckets[-1][0]):
+            count = buckets[-1][1]
+        if total not in self._names or count not in self._names:
+            return None
+        return _HistogramNames(tuple(edge for edge, _ in finite), (*(name for _, name in finite), count), total)
+
+
+def _groups_of(counters: Mapping[str, float]) -> _Groups:
+    return counters.groups if isinstance(counters, Counted) else _groups(tuple(counters))
+
+
+# The names of counters are the same poll after poll, and those of most engines.
+@lru_cache(maxsize=256)
+def _groups(names: tuple[str, ...]) -> _Groups:
+    return _Groups(names)
 
 
 def _size(labels: Mapping[str, str], name: str) -> int | None:
