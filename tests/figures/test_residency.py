@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixwatch.figures.figure import Absent
-from prefixwatch.figures.residency import QUANTILES, Residency, quantile, residency, share_below
+from prefixwatch.figures.residency import QUANTILES, Residency, quantiles, residency, share_below
 from prefixwatch.page.reading import Histogram, histogram_of
 from readings import histogram
 
@@ -43,12 +43,12 @@ def increases(
     ],
 )
 def test_quantile(values: list[float], share: float, expected: float) -> None:
-    assert quantile(of(values), share) == pytest.approx(expected)
+    assert quantiles(of(values), (share,))[share] == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0.001, 20), min_size=1, max_size=60), st.sampled_from(QUANTILES))
 def test_a_quantile_lies_in_the_bucket_of_the_true_one(values: list[float], share: float) -> None:
-    found = quantile(of(values), share)
+    found = quantiles(of(values), (share,))[share]
     true = float(np.quantile(values, share, method="inverted_cdf"))
     bucket = bisect.bisect_left(EDGES, true)
     assert (0.0, *EDGES)[bucket] - 1e-9 <= found <= (*EDGES, EDGES[-1])[bucket] + 1e-9
@@ -57,7 +57,7 @@ def test_a_quantile_lies_in_the_bucket_of_the_true_one(values: list[float], shar
 @given(st.lists(st.floats(0.001, 9.9), min_size=1, max_size=60), st.floats(0.01, 0.99))
 def test_the_share_below_a_quantile_is_that_share(values: list[float], share: float) -> None:
     histogram_ = of(values)
-    assert share_below(histogram_, quantile(histogram_, share)) == pytest.approx(share, abs=1e-6)
+    assert share_below(histogram_, quantiles(histogram_, (share,))[share]) == pytest.approx(share, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,8 @@ class Revisions:
     def between(self, first: int, last: int) -> Array:
         """Return the sum over the pools number first (included) to last (not), (12,)."""
         oldest = max(first, self.begin, self.end - len(self.amounts))
-        places = np.arange(oldest, min(last, self.end)) - self.begin
-        places %= len(self.amounts)
-        return np.asarray(self.amounts[places].sum(axis=0))
+        numbers = np.arange(oldest - self.begin, min(last, self.end) - self.begin)
+        return np.asarray(np.add.reduce(self.amounts.take(numbers, axis=0, mode="wrap")))
 
 
 class Recent:

@@ -17,7 +17,6 @@ from prefixwatch.figures.intervals import grain_of, pool_of
 from prefixwatch.figures.recent import Revisions
 from prefixwatch.figures.requests import (
     RING,
-    Figure,
     Increment,
     RequestEstimator,
     RequestFigures,
@@ -107,16 +106,16 @@ def level_since_start(reading: Reading) -> RequestLevel:
 
 def hit_ratio_ceiling(increases: Mapping[str, float], config: CacheConfig) -> Estimate | Absent:
     """Return the most that a window's prompt lengths allow: cacheable / prompt tokens."""
-    block, prompts = config.effective_block, histogram_of(increases, "request_prompt_tokens")
+    block, observed = config.effective_block, increases.get("own/cacheable_prompt_tokens")
+    if block is not None and observed:
+        sums = (increases.get(f"own/cacheable_tokens/{bound}", 0.0) for bound in BOUNDS)
+        estimate, lower, upper = (value / observed for value in sums)
+        return Estimate(estimate=estimate, lower=lower, upper=upper)
+    prompts = histogram_of(increases, "request_prompt_tokens")
     if prompts is None or not prompts.edges:
         return _NO_HISTOGRAM
     if block is None:
         return _NO_BLOCK
-    observed = increases.get("own/cacheable_prompt_tokens")
-    if observed:
-        sums = (increases.get(f"own/cacheable_tokens/{bound}", 0.0) for bound in BOUNDS)
-        estimate, lower, upper = (value / observed for value in sums)
-        return Estimate(estimate=estimate, lower=lower, upper=upper)
     if not prompts.total > 0:
         return Absent("no request finished")
     share = cacheable_tokens(prompts.counts, prompts.edges, prompts.total, block_tokens=block)
@@ -204,10 +203,8 @@ def _amounts(increment: Increment) -> dict[str, float]:
 
 
 def _level(figures: RequestFigures) -> RequestLevel:
-    def taken(name: str, figure: Figure | None) -> Estimate | Absent:
-        if figure is None:
-            return Absent(figures.reasons[name])
-        return Estimate(estimate=figure.estimate, lower=figure.lower, upper=figure.upper, method=figure.method.value)
+    def taken(name: str, figure: Estimate | None) -> Estimate | Absent:
+        return Absent(figures.reasons[name]) if figure is None else figure
 
     gap = taken("gap", figures.gap)
     return RequestLevel(

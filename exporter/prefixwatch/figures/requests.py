@@ -22,12 +22,13 @@ import dataclasses
 import enum
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
+from prefixwatch.figures.figure import Estimate
 from prefixwatch.figures.joint.bounds import FIGURES, Cells
 from prefixwatch.figures.pooled import Pool
 from prefixwatch.figures.recent import Recent, Revisions
@@ -38,7 +39,7 @@ RING = 96  # recent pools that the fit sees and that a better fit still revises
 _SMALLEST_LIMIT = 2.0**17
 
 
-class Method(enum.Enum):
+class Method(enum.StrEnum):
     """How a figure was got."""
 
     EXACT = "exact"  # every pool left one possibility
@@ -67,26 +68,16 @@ WIDTH = Total.UPPER + FIGURES
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A share of requests, or a difference of ratios, with its bounds; all in [-1, 1]."""
-
-    estimate: float
-    lower: float
-    upper: float
-    method: Method
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFigures:
-    """Figures of one window. None: absent, and `reasons` has its name (a field of this class) and why."""
+    """Figures of one window: shares of requests, and a difference of ratios. None: absent, and `reasons` has its name (a field of this class) and why."""
 
     requests: int
     token_ratio: float | None
-    hit_ratio: Figure | None
-    mostly_cached: Figure | None
-    fully_cached: Figure | None
-    cold: Figure | None
-    gap: Figure | None
+    hit_ratio: Estimate | None
+    mostly_cached: Estimate | None
+    fully_cached: Estimate | None
+    cold: Estimate | None
+    gap: Estimate | None
     reasons: dict[str, str]
 
 
@@ -295,17 +286,18 @@ def _tokens(value: float | None) -> float:
 
 def request_figures(window: Array, *, is_block_known: bool) -> RequestFigures:
     """Return the figures of a window from its sums, (WIDTH,)."""
-    requests = float(window[Total.REQUESTS] - window[Total.SURPLUS])
+    sums: list[float] = window.tolist()  # of so few numbers, floats are many times as fast as arrays
+    requests = sums[Total.REQUESTS] - sums[Total.SURPLUS]
     if requests < 0.5:
-        unavailable = window[Total.UNAVAILABLE_REQUESTS] > 0
+        unavailable = sums[Total.UNAVAILABLE_REQUESTS] > 0
         reason = Pool(requests=1, prompt_tokens=None, computed_tokens=None).unavailable if unavailable else None
         return _absent(reason or "no request finished")
-    method = _method(window)
+    method = _method(sums)
     ratio, mostly, full, cold = (
-        Figure(estimate=e, lower=low, upper=high, method=method) for e, low, high in _shares(window, requests)
+        Estimate(estimate=e, lower=low, upper=high, method=method) for e, low, high in _shares(sums, requests)
     )
-    prompt = float(window[Total.PROMPT_TOKENS])
-    token = 1 - float(window[Total.COMPUTED_TOKENS]) / prompt if prompt > 0 else None
+    prompt = sums[Total.PROMPT_TOKENS]
+    token = 1 - sums[Total.COMPUTED_TOKENS] / prompt if prompt > 0 else None
     reasons: dict[str, str] = {}
     if token is None:
         reasons |= dict.fromkeys(("token_ratio", "gap"), "no interval stated consistent token sums")
@@ -337,28 +329,33 @@ def _absent(reason: str) -> RequestFigures:
     )
 
 
-def _method(window: Array) -> Method:
-    if window[Total.EXACT_REQUESTS] == window[Total.REQUESTS] and not window[Total.SURPLUS]:
+def _method(sums: Sequence[float]) -> Method:
+    if sums[Total.EXACT_REQUESTS] == sums[Total.REQUESTS] and not sums[Total.SURPLUS]:
         return Method.EXACT
-    if window[Total.BUCKETED_REQUESTS] > 0:
+    if sums[Total.BUCKETED_REQUESTS] > 0:
         return Method.POOLED
     return Method.BOUNDS_ONLY
 
 
-def _shares(window: Array, requests: float) -> list[list[float]]:
-    """Return estimate, lower and upper bound of each figure as shares of the requests of their own.
+def _shares(sums: Sequence[float], requests: float) -> Iterator[tuple[float, float, float]]:
+    """Yield estimate, lower and upper bound of each figure as shares of the requests of their own.
 
     Any observation may be the one too many. Clipping undoes the rounding of long running sums.
     """
-    estimate, lower, upper = window[Total.ESTIMATE :].reshape(3, FIGURES)
-    lower = np.clip((lower - window[Total.SURPLUS]) / requests, 0.0, 1.0)
-    upper = np.clip(upper / requests, lower, 1.0)
-    shares = np.stack((np.clip(estimate / window[Total.REQUESTS], lower, upper), lower, upper), axis=1)
-    return [[float(value) for value in row] for row in shares]
+    observed, surplus = sums[Total.REQUESTS], sums[Total.SURPLUS]
+    estimates, lowers, uppers = (sums[first : first + FIGURES] for first in (Total.ESTIMATE, Total.LOWER, Total.UPPER))
+    for estimate, lower, upper in zip(estimates, lowers, uppers, strict=True):
+        low = _clipped((lower - surplus) / requests, 0.0, 1.0)
+        high = _clipped(upper / requests, low, 1.0)
+        yield _clipped(estimate / observed, low, high), low, high
 
 
-def _gap(token: float, ratio: Figure) -> Figure:
-    return Figure(
+def _clipped(value: float, low: float, high: float) -> float:
+    return low if value < low else min(value, high)
+
+
+def _gap(token: float, ratio: Estimate) -> Estimate:
+    return Estimate(
         estimate=token - ratio.estimate,
         lower=token - ratio.upper,
         upper=token - ratio.lower,

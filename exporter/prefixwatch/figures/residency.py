@@ -9,7 +9,7 @@ eviction adds none.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prefixwatch.figures.eviction import written_tokens
@@ -54,9 +54,10 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
         return Absent("no sampled block was evicted")
     if not lifetime.edges or not idle.edges or not gap.edges:
         return Absent("the residency histograms have no buckets on this page")
+    idle_seconds = quantiles(idle)
     late: float | Absent = Absent("no evicted block had been used again more than once")
     if gap.count > 0:
-        late = 1.0 - share_below(gap, LATE * quantile(idle, 0.5))
+        late = 1.0 - share_below(gap, LATE * idle_seconds[0.5])
     gaps_per_eviction = gap.count / lifetime.count
     reuse = ratio(
         increases.get("hit_tokens", Absent("no hits in tokens on this page")),
@@ -66,7 +67,7 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
     return Residency(
         evictions=lifetime.count,
         lifetime_seconds=quantiles(lifetime),
-        idle_seconds=quantiles(idle),
+        idle_seconds=idle_seconds,
         reuse_gap_seconds=quantiles(gap) if gap.count > 0 else {},
         mean_lifetime_seconds=lifetime.total / lifetime.count,
         mean_idle_seconds=idle.total / idle.count,
@@ -76,20 +77,24 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
     )
 
 
-def quantiles(histogram: Histogram) -> dict[float, float]:
-    """Return the quantiles of a histogram that has observations."""
-    return {share: quantile(histogram, share) for share in QUANTILES}
+def quantiles(histogram: Histogram, shares: Sequence[float] = QUANTILES) -> dict[float, float]:
+    """Return the quantiles of ascending shares, of a histogram that has observations.
 
-
-def quantile(histogram: Histogram, share: float) -> float:
-    """Return a quantile, linear within its bucket; the last finite edge where it lies above (as PromQL does)."""
-    rank = share * sum(histogram.counts)
+    Each is linear within its bucket; the last finite edge where it lies above (as PromQL does).
+    """
+    total = sum(histogram.counts)
+    found: dict[float, float] = {}
+    left = iter(shares)
+    share = next(left)
     lower, seen = 0.0, 0.0
     for edge, count in zip((*histogram.edges, math.inf), histogram.counts, strict=True):
-        if count and seen + count >= rank:
-            return lower if math.isinf(edge) else lower + (edge - lower) * (rank - seen) / count
+        while count and seen + count >= share * total:
+            found[share] = lower if math.isinf(edge) else lower + (edge - lower) * (share * total - seen) / count
+            if len(found) == len(shares):
+                return found
+            share = next(left)
         lower, seen = edge, seen + count
-    return lower
+    return found | dict.fromkeys((share, *left), lower)
 
 
 def share_below(histogram: Histogram, value: float) -> float:
