@@ -5,6 +5,7 @@ label value outlives what it named.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import attrgetter
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -61,22 +62,22 @@ _OWN_BOUNDED = {
     "cacheable_tokens_total": "cacheable_tokens",
 }
 
-_OF_WINDOW: dict[str, Callable[[WindowFigures], float | Estimate | Absent]] = {
-    "token_hit_ratio": lambda f: f.token_hit_ratio,
-    "external_hit_ratio": lambda f: f.external_hit_ratio,
-    "cached_prompt_ratio": lambda f: f.cached_prompt_ratio,
-    "request_hit_ratio": lambda f: f.request_hit_ratio,
-    "hit_ratio_gap": lambda f: f.hit_ratio_gap,
-    "hit_ratio_ceiling": lambda f: f.hit_ratio_ceiling,
-    "output_per_prompt_token": lambda f: f.output_per_prompt_token,
-    "prefill_share_ratio": lambda f: f.prefill_share,
-    "prefill_saved_ratio": lambda f: f.prefill_saved_share,
-    "turnover_seconds": lambda f: f.turnover_seconds,
-    "kv_usage_max_ratio": lambda f: f.kv_usage_max,
-    "avoidable_miss_ratio": lambda f: f.avoidable_miss_ratio,
-    "working_set_ratio": lambda f: f.working_set_ratio,
-    "key_split_ratio": lambda f: f.key_split_ratio,
+# A metric of a window and the figure that it is, of one value or with bounds.
+_OF_WINDOW = {
+    "token_hit_ratio": "token_hit_ratio",
+    "external_hit_ratio": "external_hit_ratio",
+    "cached_prompt_ratio": "cached_prompt_ratio",
+    "hit_ratio_gap": "hit_ratio_gap",
+    "output_per_prompt_token": "output_per_prompt_token",
+    "prefill_share_ratio": "prefill_share",
+    "prefill_saved_ratio": "prefill_saved_share",
+    "turnover_seconds": "turnover_seconds",
+    "kv_usage_max_ratio": "kv_usage_max",
+    "avoidable_miss_ratio": "avoidable_miss_ratio",
+    "working_set_ratio": "working_set_ratio",
+    "key_split_ratio": "key_split_ratio",
 }
+_figures_of_window = attrgetter(*_OF_WINDOW.values())
 
 
 class StatusCollector(Collector):
@@ -91,7 +92,7 @@ class StatusCollector(Collector):
         dns_names: Callable[[], Sequence[DnsName]] = tuple,
     ) -> None:
         self._statuses = statuses
-        self._windows = windows
+        self._windows = {span: str(span) for span in windows}
         self._is_targets_file_good = is_targets_file_good
         self._dns_names = dns_names
 
@@ -103,9 +104,13 @@ class StatusCollector(Collector):
 
     def text(self, *, is_openmetrics: bool, names: Collection[str] | None = None) -> bytes:
         """Return the text of the same, much faster. `names`: only the samples called so."""
+        return b"".join(self.pieces(is_openmetrics=is_openmetrics, names=names))
+
+    def pieces(self, *, is_openmetrics: bool, names: Collection[str] | None = None) -> list[bytes | bytearray]:
+        """Return that text piece by piece."""
         families = TextFamilies(is_openmetrics=is_openmetrics, names=names)
         self._fill(families)
-        return families.text()
+        return families.pieces()
 
     def _fill(self, families: Families) -> None:
         statuses = self._statuses()
@@ -146,19 +151,16 @@ class StatusCollector(Collector):
 
     def _add_figures(self, families: Families, names: Labels, engine: EngineState) -> None:
         figures = None
-        for span in self._windows:
-            labels = names.plus("window", str(span))
+        for span, text in self._windows.items():
+            labels = names.plus("window", text)
             families.add("window_coverage_ratio", labels, engine.past.coverage(span))
             figures = engine.window_figures(span, require_coverage=True)
             _add_residency(families, labels, figures.residency)
             _add_events(families, labels, figures)
-            for name, figure in _OF_WINDOW.items():
-                value = figure(figures)
-                if isinstance(value, Estimate):
-                    for bound in BOUNDS:
-                        families.add(name, labels.plus("bound", bound), getattr(value, bound))
-                else:
-                    families.add(name, labels, value)
+            _add_estimate(families, "request_hit_ratio", labels, figures.request_hit_ratio)
+            _add_estimate(families, "hit_ratio_ceiling", labels, figures.hit_ratio_ceiling)
+            for name, value in zip(_OF_WINDOW, _figures_of_window(figures), strict=True):
+                families.add(name, labels, value)
         if figures is not None:
             families.add("requests_running", names, figures.requests_running)
             families.add("requests_waiting", names, _waiting(engine))
@@ -182,6 +184,13 @@ def _add_diagnosis(families: Families, names: Labels, engine: EngineState) -> No
     for cause in Cause:
         families.add("diagnosis", names.plus("cause", cause), cause is found.cause)
     families.add("diagnosis_confidence", names, CONFIDENCE[found.confidence])
+
+
+def _add_estimate(families: Families, name: str, labels: Labels, figure: Estimate | Absent) -> None:
+    if not isinstance(figure, Absent):
+        families.add(name, labels.plus("bound", "estimate"), figure.estimate)
+        families.add(name, labels.plus("bound", "lower"), figure.lower)
+        families.add(name, labels.plus("bound", "upper"), figure.upper)
 
 
 def _add_residency(families: Families, labels: Labels, residency: Residency | Absent) -> None:
@@ -221,12 +230,14 @@ def _add_own(families: Families, names: Labels, engine: EngineState) -> None:
     own = engine.own
     for name, key in _OWN.items():
         families.add(name, names, own.get(key), created=engine.began)
-    for name, key in _OWN_BOUNDED.items():
-        for bound in BOUNDS:
-            families.add(name, names.plus("bound", bound), own.get(f"{key}/{bound}"), created=engine.began)
+    for bound in BOUNDS:
+        labels = names.plus("bound", bound)
+        for name, key in _OWN_BOUNDED.items():
+            families.add(name, labels, own.get(f"{key}/{bound}"), created=engine.began)
     for pool in POOL_NAMES:
         spared = own.get(f"blocks_spared/{pool}")
-        families.add("blocks_spared_total", names.plus("pool", pool), spared, created=engine.began)
+        if spared is not None:
+            families.add("blocks_spared_total", names.plus("pool", pool), spared, created=engine.began)
 
 
 def _add_counters(families: Families, names: Labels, engine: EngineState) -> None:

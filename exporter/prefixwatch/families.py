@@ -5,8 +5,10 @@ as fast: labels that many samples share are written once. `MetricFamilies` gives
 """
 
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Self
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -19,37 +21,39 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 class Labels:
-    """The labels of a sample, and their text. `labels.plus(name, value)` has one more."""
+    """The labels of a sample in the order of their names, and their text. `labels.plus(name, value)` has one more."""
 
     __slots__ = ("_kept", "_texts", "text", "values")
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
-        self._set(dict(values or {}), {name: _written(name, value) for name, value in (values or {}).items()})
+        pairs = sorted((values or {}).items())
+        self._set(pairs, [_written(name, value) for name, value in pairs])
 
-    def _set(self, values: dict[str, str], texts: dict[str, str]) -> None:
+    def _set(self, values: list[tuple[str, str]], texts: list[str]) -> None:
         self.values, self._texts = values, texts
-        self.text = "{" + ",".join([texts[name] for name in sorted(texts)]) + "}" if texts else ""
+        self.text = "{" + ",".join(texts) + "}" if texts else ""
         self._kept: dict[tuple[str, str], Self] = {}
 
     def plus(self, name: str, value: str) -> Self:
         """Return these labels and one more. The same again is the same object."""
-        kept = self._kept.get((name, value))
+        pair = name, value
+        kept = self._kept.get(pair)
         if kept is None:
-            kept = self._kept[name, value] = type(self).__new__(type(self))
-            kept._set({**self.values, name: value}, {**self._texts, name: _written(name, value)})
+            kept = self._kept[pair] = self.__new__(type(self))
+            values, texts = self.values.copy(), self._texts.copy()
+            place = bisect(values, pair)
+            values.insert(place, pair)
+            texts.insert(place, _written(name, value))
+            kept._set(values, texts)
         return kept
 
 
 class Families(ABC):
     """The families of one scrape, filled sample by sample."""
 
+    @abstractmethod
     def add(self, name: str, labels: Labels, value: float | Absent | None, *, created: float | None = None) -> None:
         """Add a sample; an absent value adds nothing. Raises KeyError for what the catalogue lacks."""
-        if value is not None and not isinstance(value, Absent):
-            self._put(BY_NAME[name], labels, float(value), created)
-
-    @abstractmethod
-    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None: ...
 
 
 class MetricFamilies(Families):
@@ -58,12 +62,18 @@ class MetricFamilies(Families):
     def __init__(self) -> None:
         self._families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
 
-    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None:
-        family = self._families.get(metric.name)
+    def add(self, name: str, labels: Labels, value: float | Absent | None, *, created: float | None = None) -> None:
+        """Add a sample as the base class says."""
+        metric = BY_NAME[name]
+        if value is None or isinstance(value, Absent):
+            return
+        family = self._families.get(name)
         if family is None:
             kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-            family = self._families[metric.name] = kind(metric.full_name, metric.help, labels=tuple(labels.values))
-        values = list(labels.values.values())
+            family = self._families[name] = kind(
+                metric.full_name, metric.help, labels=[name for name, _ in labels.values]
+            )
+        values = [value for _, value in labels.values]
         if isinstance(family, CounterMetricFamily):
             family.add_metric(values, value, created=created)
         else:
@@ -95,6 +105,7 @@ class TextFamilies(Families):
     def __init__(self, *, is_openmetrics: bool, names: Collection[str] | None = None) -> None:
         self._is_openmetrics = is_openmetrics
         self._lines: dict[str, _Lines] = {}
+        self._created, self._created_text = 0.0, _number(0.0)
         for metric in METRICS:
             created = metric.full_name.removesuffix("_total") + "_created"
             self._lines[metric.name] = lines = _Lines(
@@ -106,15 +117,20 @@ class TextFamilies(Families):
             if is_openmetrics:
                 lines.created = lines.samples
 
-    def _put(self, metric: Metric, labels: Labels, value: float, created: float | None) -> None:
-        lines = self._lines[metric.name]
+    def add(self, name: str, labels: Labels, value: float | Absent | None, *, created: float | None = None) -> None:
+        """Add a sample as the base class says."""
+        lines = self._lines[name]
+        if value is None or isinstance(value, Absent):
+            return
         if lines.is_wanted:
-            lines.samples += f"{lines.name}{labels.text} {_number(value)}\n".encode()
+            lines.samples += f"{lines.name}{labels.text} {_number(float(value))}\n".encode()
         if created is not None and lines.is_created_wanted:
-            lines.created += f"{lines.created_name}{labels.text} {_number(created)}\n".encode()
+            if created != self._created:  # many in a row began together
+                self._created, self._created_text = created, _number(created)
+            lines.created += f"{lines.created_name}{labels.text} {self._created_text}\n".encode()
 
-    def text(self) -> bytes:
-        """Return the text of all families that have samples."""
+    def pieces(self) -> list[bytes | bytearray]:
+        """Return the text of all families that have samples; joined, it would be there twice."""
         written: list[bytes | bytearray] = []
         for metric in METRICS:
             lines = self._lines[metric.name]
@@ -128,7 +144,7 @@ class TextFamilies(Families):
                     written += self._head(lines.created_name, metric, Kind.GAUGE), lines.created
         if self._is_openmetrics:
             written.append(b"# EOF\n")
-        return b"".join(written)
+        return written
 
     def _head(self, name: str, metric: Metric, kind: Kind) -> bytes:
         text = metric.help.replace("\\", r"\\").replace("\n", r"\n")
@@ -137,9 +153,16 @@ class TextFamilies(Families):
         return f"# HELP {name} {text}\n# TYPE {name} {kind}\n".encode()
 
 
+@lru_cache(maxsize=256)  # all engines have the same windows, bounds, causes
 def _written(name: str, value: str) -> str:
     return f'{name}="{value.translate(_ESCAPES)}"'
 
 
 def _number(value: float) -> str:
-    return str(floatToGoString(value))  # type: ignore[no-untyped-call]
+    """Return what the library's floatToGoString does, which is slow."""
+    if -1e6 < value < 1e6:
+        return repr(value)
+    if not 0 < value < 1e16:
+        return str(floatToGoString(value))  # type: ignore[no-untyped-call]
+    whole, _, rest = repr(value).partition(".")  # Go takes an exponent sooner than Python
+    return f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.") + f"e+{len(whole) - 1:02d}"
