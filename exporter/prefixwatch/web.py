@@ -1,7 +1,6 @@
 """The HTTP side: /metrics, /, /healthz, /readyz, /api/v1/status. Knows nothing of vLLM."""
 
 import asyncio
-import gzip
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +16,7 @@ from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
 from prefixwatch.listener.guard import Guard, no_terms
 from prefixwatch.listener.negotiation import accepts_gzip, by_preference
+from prefixwatch.listener.pieces import Pieces, gzipped
 from prefixwatch.listener.webfile import Terms
 from prefixwatch.poller import Poller
 
@@ -95,9 +95,9 @@ async def _metrics(request: web.Request) -> web.Response:
     names = request.query.getall("name[]", None)
     is_gzipped = accepts_gzip(_header(request, "Accept-Encoding"))
 
-    def render() -> bytes:
-        text = collector.text(is_openmetrics=is_openmetrics, names=names)
-        return gzip.compress(text, compresslevel=1) if is_gzipped else text
+    def render() -> Pieces:
+        text = collector.pieces(is_openmetrics=is_openmetrics, names=names)
+        return Pieces(gzipped(text) if is_gzipped else text)
 
     body = await _rendered(request, render)
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
