@@ -9,8 +9,10 @@ eviction adds none.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from prefixwatch.figures.eviction import written_tokens
 from prefixwatch.figures.figure import Absent, ratio
@@ -78,23 +80,21 @@ def residency(increases: Mapping[str, float]) -> Residency | Absent:
 
 
 def quantiles(histogram: Histogram, shares: Sequence[float] = QUANTILES) -> dict[float, float]:
-    """Return the quantiles of ascending shares, of a histogram that has observations.
+    """Return the quantiles of a histogram that has observations.
 
     Each is linear within its bucket; the last finite edge where it lies above (as PromQL does).
     """
-    total = sum(histogram.counts)
-    found: dict[float, float] = {}
-    left = iter(shares)
-    share = next(left)
-    lower, seen = 0.0, 0.0
-    for edge, count in zip((*histogram.edges, math.inf), histogram.counts, strict=True):
-        while count and seen + count >= share * total:
-            found[share] = lower if math.isinf(edge) else lower + (edge - lower) * (share * total - seen) / count
-            if len(found) == len(shares):
-                return found
-            share = next(left)
-        lower, seen = edge, seen + count
-    return found | dict.fromkeys((share, *left), lower)
+    edges, counts = (0.0, *histogram.edges), histogram.counts
+    seen = list(accumulate(counts))
+    found = {}
+    for share in shares:
+        rank = share * seen[-1]
+        place = bisect_left(seen, rank)
+        lower = edges[place]
+        if place < len(histogram.edges):
+            lower += (edges[place + 1] - lower) * (rank - (seen[place] - counts[place])) / counts[place]
+        found[share] = lower
+    return found
 
 
 def share_below(histogram: Histogram, value: float) -> float:

@@ -1,11 +1,11 @@
 """One engine at one instant, in canonical quantities."""
 
-import itertools
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import sub
 
 from prefixwatch.page.caveats import Caveat, Era
 
@@ -129,7 +129,9 @@ def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | No
     if found is None:
         return None
     bounds = [0.0, *map(counters.__getitem__, found.names)]
-    counts = tuple([upper - lower if upper > lower else 0.0 for lower, upper in itertools.pairwise(bounds)])
+    counts = tuple(map(sub, bounds[1:], bounds))
+    if min(counts) < 0:
+        counts = tuple([max(0.0, count) for count in counts])
     return Histogram(edges=found.edges, counts=counts, count=bounds[-1], total=counters[found.total])
 
 
