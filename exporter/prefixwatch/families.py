@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.utils import floatToGoString
 
 from prefixwatch.catalog import BY_NAME, METRICS, Kind, Metric
 from prefixwatch.figures.figure import Absent
 
+_encode = msgspec.json.Encoder().encode
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -160,9 +162,10 @@ def _written(name: str, value: str) -> str:
 
 def _number(value: float) -> str:
     """Return what the library's floatToGoString does, which is slow."""
-    if -1e6 < value < 1e6:
-        return repr(value)
-    if not 0 < value < 1e16:
-        return str(floatToGoString(value))  # type: ignore[no-untyped-call]
-    whole, _, rest = repr(value).partition(".")  # Go takes an exponent sooner than Python
-    return f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.") + f"e+{len(whole) - 1:02d}"
+    if 1e-4 <= value < 1e16:  # here msgspec writes what Python does, in a third of the time
+        text = _encode(value).decode()
+        if value < 1e6:
+            return text
+        whole, _, rest = text.partition(".")  # Go takes an exponent sooner than Python
+        return f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.") + f"e+{len(whole) - 1:02d}"
+    return repr(value) if -1 < value < 1 else str(floatToGoString(value))  # type: ignore[no-untyped-call]
