@@ -19,7 +19,7 @@ from prefixwatch.figures.engine import WindowFigures
 from prefixwatch.figures.events import POOL_NAMES
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.requestlevel import BOUNDS
-from prefixwatch.figures.residency import Residency
+from prefixwatch.figures.residency import QUANTILES, Residency
 from prefixwatch.page.reading import parts_of
 from prefixwatch.poller import TargetStatus
 from prefixwatch.settings import Duration
@@ -196,13 +196,11 @@ def _add_estimate(families: Families, name: str, labels: Labels, figure: Estimat
 def _add_residency(families: Families, labels: Labels, residency: Residency | Absent) -> None:
     if isinstance(residency, Absent):
         return
-    for name, quantiles in (
-        ("block_lifetime_seconds", residency.lifetime_seconds),
-        ("block_idle_before_evict_seconds", residency.idle_seconds),
-        ("block_reuse_gap_seconds", residency.reuse_gap_seconds),
-    ):
-        for quantile, value in quantiles.items():
-            families.add(name, labels.plus("quantile", str(quantile)), value)
+    for share in QUANTILES:
+        of_share = labels.plus("quantile", str(share))
+        families.add("block_lifetime_seconds", of_share, residency.lifetime_seconds[share])
+        families.add("block_idle_before_evict_seconds", of_share, residency.idle_seconds[share])
+        families.add("block_reuse_gap_seconds", of_share, residency.reuse_gap_seconds.get(share))
     families.add("late_reuse_ratio", labels, residency.late_reuse_share)
 
 
