@@ -24,6 +24,7 @@ from edge.listening import Listening, hashed, idle_poller, listening, status_of
 from edge.waiting import until
 from prefixwatch.config import Config
 from prefixwatch.listener import accepting, connection, guard
+from prefixwatch.listener.pieces import PIECE_BYTES, Pieces
 from prefixwatch.web import application
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -145,6 +146,22 @@ async def test_a_client_that_reads_nothing_holds_a_bounded_memory_for_a_bounded_
         assert await status_of(served.port, "/big") == 200
         for client in clients:
             await client.__aexit__(None, None, None)
+
+
+async def test_of_an_answer_in_pieces_few_wait_for_the_client() -> None:
+    async def in_pieces(_: web.Request) -> web.Response:
+        return web.Response(body=Pieces([BIG, b"", bytearray(b"end")]))
+
+    async with listening(app=with_routes(pieces=in_pieces)) as served:
+        async with opened(served.port, GET.replace(b"/metrics", b"/pieces"), buffer=4096):
+            await until(lambda: served.listener._busy)
+            await asyncio.sleep(0.1)
+            (busy,) = served.listener._busy
+            assert 0 < busy.transport.get_write_buffer_size() <= 4 * PIECE_BYTES
+        answer = await served.raw(LAST.replace(b"/metrics", b"/pieces"))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert f"Content-Length: {len(BIG) + 3}".encode() in head
+        assert body == BIG + b"end"
 
 
 async def test_answers_that_nobody_reads_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
