@@ -24,6 +24,7 @@ from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.targetwatch import EventFeed, Refused, TargetState, TargetWatch
+from prefixwatch.turns import Turns
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ STALLED_AFTER = 10
 
 MIN_PAUSE = 0.05
 """How long a target is left alone at least, where polls take longer than the interval."""
+
+BEATS = 100
+"""On so many beats an interval polls begin, so that those due at almost the same time share the rounds of the event loop."""
 
 LARGE_PAGE = 2 * 2**20
 """A page with more bytes, which no engine has, is read in a thread, so that it delays no poll of another target."""
@@ -95,9 +99,7 @@ class TargetPoller:
     """Poll one target; `watch` sees its pages, `status` is what is known, in windows of `spans`.
 
     `clock` gives the time of readings and must not jump; `wall` is the system's time, which others
-    compare `last_success` with. `turn` is held while a page is worked on. Pollers that share it take
-    turns, and the loop reads sockets in between: however much work there is, no answer that has come
-    in counts as timed out.
+    compare `last_success` with. Pollers that share `turns` take turns at working on their pages.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class TargetPoller:
         clock: Callable[[], float],
         wall: Callable[[], float] = time.time,
         jitter: Jitter = random.uniform,
-        turn: asyncio.Lock | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.target = target
         self._config = config
@@ -121,7 +123,7 @@ class TargetPoller:
         self._clock, self._wall, self._jitter = clock, wall, jitter
         self._interpreter = Interpreter()
         self._watch, self._spans = watch, spans
-        self._turn = turn or asyncio.Lock()
+        self._turns = turns or Turns()
         self._errors: Counter[str] = Counter()
         self._outages = OutageLog(target.name, _log)
         self._missed = 0
@@ -164,10 +166,12 @@ class TargetPoller:
         if len(body.content) > LARGE_PAGE:
             # A reader of its own: the shared one is for one thread.
             large = await asyncio.to_thread(self._interpreted, PageReader(is_wanted), body, started)
-        async with self._turn:
-            await asyncio.sleep(0)  # one round of the loop belongs to the sockets
+
+        def work() -> TargetState:
             self._watch.add(large or self._interpreted(self._reader, body, started))
             return self._watch.state(self._spans)
+
+        return await self._turns.do(work)
 
     def _interpreted(self, reader: PageReader, body: Body, started: float) -> PageReading:
         page = reader.read(body.content, is_openmetrics=body.is_openmetrics)
@@ -231,7 +235,7 @@ class Poller:
         self._config = config
         self._clock = clock or steady_clock()
         self._jitter = jitter
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
         self._reader = PageReader(is_wanted)
         self._names = Names()
         self._pollers: dict[str, TargetPoller] = {}
@@ -314,7 +318,7 @@ class Poller:
             spans=self._config.windows,
             clock=self._clock,
             jitter=self._jitter,
-            turn=self._turn,
+            turns=self._turns,
         )
 
     def _drop(self, name: str) -> None:
@@ -334,4 +338,10 @@ class Poller:
             started = self._clock()
             await poller.poll()
             self._last_end = self._clock()
-            await asyncio.sleep(max(MIN_PAUSE, started + poller.delay() - self._clock()))
+            due = self._on_beat(started + poller.delay())
+            await asyncio.sleep(max(MIN_PAUSE, due - self._clock()))
+
+    def _on_beat(self, due: float) -> float:
+        """Return the beat that is nearest to a time in seconds."""
+        beat = self._config.poll_interval / BEATS
+        return round(due / beat) * beat

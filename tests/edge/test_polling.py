@@ -107,6 +107,12 @@ async def test_polls_spread_over_the_interval_and_stay_spread() -> None:
     assert set(drawn[2:]) == {(0.98, 1.02)}
 
 
+async def test_polls_due_at_almost_the_same_time_begin_together() -> None:
+    poller = Poller(msgspec.structs.replace(FAST, poll_interval=Duration(5)))
+    beats = [poller._on_beat(1_795_984_200.0 + shift) for shift in (0.02, 0.03, 0.07, 0.08)]
+    assert beats == pytest.approx([1_795_984_200.0 + shift for shift in (0.0, 0.05, 0.05, 0.1)], abs=1e-6)
+
+
 async def test_ready_once_a_round_has_ended_whatever_its_result_and_for_good() -> None:
     async with AsyncExitStack() as stack:
         silent, good = [await stack.enter_async_context(Engine(page=PAGE)) for _ in range(2)]

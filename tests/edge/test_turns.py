@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 
 import pytest
 
@@ -12,6 +13,7 @@ from prefixwatch.fetch import Address, Body
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.poller import LARGE_PAGE, TargetPoller, watch_of
+from prefixwatch.turns import SLICE, Turns
 
 COUNT = 5
 PAGE = trace("healthy")[0][1]
@@ -32,17 +34,17 @@ class ReadyPages:
         return None
 
 
-def poller(name: str, fetcher: ReadyPages, reader: PageReader, turn: asyncio.Lock) -> TargetPoller:
+def poller(name: str, fetcher: ReadyPages, reader: PageReader, turns: Turns) -> TargetPoller:
     config = Config()
     target = Target(name=name, address=Address(url="http://t"), labels={})
     return TargetPoller(
         target, config, fetcher, reader,
-        watch=watch_of(target, config), spans=config.windows, clock=lambda: 1_795_984_200.0, turn=turn,
+        watch=watch_of(target, config), spans=config.windows, clock=lambda: 1_795_984_200.0, turns=turns,
     )  # fmt: skip
 
 
-async def test_one_page_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds, worked_in = 0, []
+async def test_the_loop_makes_a_round_after_each_slice_of_work() -> None:
+    rounds, seconds, worked_in = 0, 0.0, []
     loop = asyncio.get_running_loop()
 
     def count() -> None:
@@ -50,19 +52,36 @@ async def test_one_page_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> 
         rounds += 1
         loop.call_soon(count)
 
-    original = TargetPoller._interpreted
-
-    def noted(self: TargetPoller, reader: PageReader, body: Body, started: float):
+    def work() -> None:
+        nonlocal seconds
+        seconds += SLICE / 2
         worked_in.append(rounds)
-        return original(self, reader, body, started)
 
-    monkeypatch.setattr(TargetPoller, "_interpreted", noted)
-    turn, reader = asyncio.Lock(), PageReader(is_wanted)
-    pollers = [poller(f"t{n}", ReadyPages(), reader, turn) for n in range(COUNT)]
     count()
-    await asyncio.gather(*(one.poll() for one in pollers))
-    assert len(set(worked_in)) == COUNT
-    assert all(one.status.is_up for one in pollers)
+    turns = Turns(clock=lambda: seconds)
+    await asyncio.gather(*(turns.do(work) for _ in range(2 * COUNT)))
+    assert len(worked_in) == 2 * COUNT
+    assert worked_in[0] == worked_in[1], "little work needs no round of its own"
+    assert max(Counter(worked_in).values()) == 2
+
+
+async def test_work_that_fails_gives_up_its_turn() -> None:
+    turns = Turns()
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    results = await asyncio.gather(turns.do(broken), turns.do(lambda: 1), return_exceptions=True)
+    assert [type(result) for result in results] == [ZeroDivisionError, int]
+
+
+async def test_a_page_is_worked_on_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, done = Turns(), []
+    monkeypatch.setattr(turns, "do", lambda work: done.append(work) or Turns().do(work))
+    one = poller("t", ReadyPages(), PageReader(is_wanted), turns)
+    await one.poll()
+    assert one.status.is_up
+    assert len(done) == 1
 
 
 async def test_others_are_polled_while_a_large_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +96,8 @@ async def test_others_are_polled_while_a_large_page_is_read(monkeypatch: pytest.
         return original(self, reader, body, started)
 
     monkeypatch.setattr(TargetPoller, "_interpreted", waiting)
-    turn, shared = asyncio.Lock(), PageReader(is_wanted)
-    large, other = poller("large", ReadyPages(LARGE), shared, turn), poller("other", ReadyPages(), shared, turn)
+    turns, shared = Turns(), PageReader(is_wanted)
+    large, other = poller("large", ReadyPages(LARGE), shared, turns), poller("other", ReadyPages(), shared, turns)
     reading_large = asyncio.create_task(large.poll())
     await other.poll()
     others_are_done.set()
