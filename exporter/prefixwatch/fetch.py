@@ -6,11 +6,13 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from prefixwatch.certificates import load_certificate
 from prefixwatch.config import Access
@@ -18,7 +20,10 @@ from prefixwatch.names import Names
 from prefixwatch.settings import read_token
 
 ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1"
+_HEADERS = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
 _MAX_VERSION_BYTES = 4096
+_KEPT_URLS = 10_000
+"""So many parsed URLs are kept; aiohttp keeps 128 by itself, and parses those of more targets at each poll."""
 _HINTS = {
     401: "the target wants credentials: set access.bearer_token_file, or --bearer-token-file",
     403: "the target refuses this client: check access.bearer_token_file or the client certificate",
@@ -91,7 +96,9 @@ class Fetcher:
         except (OSError, ValueError) as error:
             raise FetchError("access", f"a file of access cannot be used: {_words(error)}") from None
         try:
-            async with self._session.get(url, timeout=self._timeout, allow_redirects=False, **options) as response:
+            async with self._session.get(
+                _parsed(url), timeout=self._timeout, allow_redirects=False, **options
+            ) as response:
                 if response.status != 200:
                     raise _of_status(response.status)
                 if response.headers.get("Content-Encoding", "identity").lower() != "identity":
@@ -104,9 +111,9 @@ class Fetcher:
             raise _of_fault(error, is_tls=url.startswith("https:")) from None
 
     def _options(self, address: Address, url: str) -> _Options:
-        """Return how to ask; files of access are read here."""
+        """Return how to ask, beside what the session does by itself; files of access are read here."""
         access = address.access
-        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
+        headers: dict[str, str] = {}
         options: _Options = {"headers": headers, "ssl": self._context(access) or True}
         if access.bearer_token_file:
             headers["Authorization"] = f"Bearer {read_token(Path(access.bearer_token_file))}"
@@ -129,6 +136,14 @@ class Fetcher:
             self._contexts = {known: kept for known, kept in self._contexts.items() if known[0] != access}
             self._contexts[key] = context
         return context
+
+
+@lru_cache(maxsize=_KEPT_URLS)
+def _parsed(url: str) -> URL:
+    try:
+        return URL(url)
+    except ValueError:
+        raise aiohttp.InvalidURL(url) from None
 
 
 def _of_fault(error: Exception, *, is_tls: bool) -> FetchError:
@@ -180,7 +195,7 @@ def _of_status(status: int) -> FetchError:
 
 async def _bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     chunks, size = [], 0
-    async for chunk in response.content.iter_any():
+    while chunk := await response.content.readany():
         size += len(chunk)
         if size > max_bytes:
             response.close()
@@ -195,8 +210,9 @@ async def session(names: Names | None = None) -> AsyncIterator[aiohttp.ClientSes
     names = names or Names()
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=15, resolver=names)
     cookies = aiohttp.DummyCookieJar()
+    client = aiohttp.ClientSession(connector=connector, headers=_HEADERS, auto_decompress=False, cookie_jar=cookies)
     try:
-        async with aiohttp.ClientSession(connector=connector, auto_decompress=False, cookie_jar=cookies) as shared:
+        async with client as shared:
             yield shared
     finally:
         await names.close()
