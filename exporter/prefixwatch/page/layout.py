@@ -7,6 +7,7 @@ line up.
 
 from collections.abc import Iterable, Sequence
 from itertools import compress
+from operator import getitem
 
 
 class Layout:
@@ -18,9 +19,8 @@ class Layout:
 
     def __init__(self, lines: Sequence[bytes], starts: Iterable[bytes | None], is_sample: Sequence[bool]) -> None:
         starts = list(starts)
-        self._whole_places = [place for place, start in enumerate(starts) if start is None]
-        self._whole = [lines[place] for place in self._whole_places]
         self._starts = [line if start is None else start for line, start in zip(lines, starts, strict=True)]
+        self._heads = [slice(None) if start is None else slice(len(start)) for start in starts]
         samples = compress(enumerate(self._starts), is_sample)
         self._values = [(place, slice(len(start), None)) for place, start in samples]
         self.bytes = sum(map(len, self._starts))
@@ -31,9 +31,7 @@ class Layout:
 
     def values(self, lines: Sequence[bytes]) -> tuple[float, ...] | None:
         """Return the values of the samples of a page of this layout; None where it has another."""
-        if len(lines) != len(self._starts) or not all(map(bytes.startswith, lines, self._starts)):
-            return None
-        if [lines[place] for place in self._whole_places] != self._whole:
+        if len(lines) != len(self._starts) or list(map(getitem, lines, self._heads)) != self._starts:
             return None
         texts = [lines[place][behind] for place, behind in self._values]
         if b"_" in b"".join(texts):  # Python would take 1_000, the format does not
