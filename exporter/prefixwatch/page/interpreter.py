@@ -43,6 +43,15 @@ def _is_sane(key: str, value: float) -> bool:
     return 0 <= value < _MOST or key == "lifetime_hit_rate"
 
 
+def _extreme(of: Callable[[list[float]], float], values: tuple[float, ...], indexes: tuple[int, ...]) -> float | None:
+    """Return the smallest or the largest of those values that are finite."""
+    if len(indexes) == 1:
+        value = values[indexes[0]]
+        return value if math.isfinite(value) else None
+    finite = [values[i] for i in indexes if math.isfinite(values[i])]
+    return of(finite) if finite else None
+
+
 @dataclass(frozen=True, slots=True)
 class _EnginePlan:
     """Which values of a page make up one engine: canonical key to indexes of the values.
@@ -60,18 +69,13 @@ class _EnginePlan:
     keys: tuple[str, ...]
     as_they_stand: Callable[[tuple[float, ...]], tuple[float, ...]] | None
 
-    def reading(self, values: tuple[float, ...], time: float) -> Reading:
+    def reading(self, values: tuple[float, ...], time: float, created: Mapping[str, float]) -> Reading:
         """Fill in the values of a page. What is not finite, or a negative count, is left out."""
         gauges = {}
         for key, indexes in self.gauges:
-            finite = [values[i] for i in indexes if math.isfinite(values[i])]
-            if finite and _is_sane(key, max(finite)):
-                gauges[key] = max(finite)
-        created = {}
-        for key, indexes in self.created:
-            finite = [values[i] for i in indexes if math.isfinite(values[i])]
-            if finite:
-                created[key] = min(finite)
+            value = _extreme(max, values, indexes)
+            if value is not None and _is_sane(key, value):
+                gauges[key] = value
         return Reading(
             time=time,
             model_name=self.model_name,
@@ -82,11 +86,16 @@ class _EnginePlan:
             config=self.config,
         )
 
+    def created_at(self, values: tuple[float, ...]) -> dict[str, float]:
+        """Return when the counters began, where that is stated."""
+        began = ((key, _extreme(min, values, indexes)) for key, indexes in self.created)
+        return {key: time for key, time in began if time is not None}
+
     def _counters(self, values: tuple[float, ...]) -> dict[str, float]:
         if self.as_they_stand is not None:
             amounts = self.as_they_stand(values)
-            # What is not a number makes the sum none.
-            if min(amounts) >= 0 and max(amounts) < _MOST and not math.isnan(sum(amounts)):
+            # What is not a number makes the sum none, and no part of it is above it.
+            if min(amounts) >= 0 and sum(amounts) < _MOST:
                 return dict(zip(self.keys, amounts, strict=True))
         counters: dict[str, float] = {}
         for key, factor, indexes in self.counters:
@@ -112,8 +121,29 @@ class _Plan:
     engines: tuple[_EnginePlan, ...]
     created: tuple[int, ...]
     starts: tuple[int, ...]
+    moments: tuple[int, ...]
     other_names: tuple[str, ...]
     why_empty: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """What of a page stays as it is while its process lives: the epoch, and when each engine's counters began.
+
+    `moments`: the values that this was made of.
+    """
+
+    moments: list[float]
+    epoch: tuple[float | None, float | None]
+    created: tuple[dict[str, float], ...]
+
+    @classmethod
+    def of(cls, plan: _Plan, values: tuple[float, ...]) -> "_Life":
+        return cls(
+            moments=[values[i] for i in plan.moments],
+            epoch=(_extreme(min, values, plan.created), _extreme(min, values, plan.starts)),
+            created=tuple(engine.created_at(values) for engine in plan.engines),
+        )
 
 
 class Interpreter:
@@ -121,6 +151,7 @@ class Interpreter:
 
     def __init__(self) -> None:
         self._plan: _Plan | None = None
+        self._life: _Life | None = None
 
     def interpret(self, page: Page, *, time: float, release: str | None = None) -> PageReading:
         """Return what `page` says at `time` (unix seconds); never raises.
@@ -138,21 +169,24 @@ class Interpreter:
         ):
             shape = (page.series, tuple(page.helps.items()), tuple(page.types), page.other_names, release)
             plan = self._plan = _planned(_Shape(shape, page))
+            self._life = None
         values = page.values
+        life = self._life
+        if life is None or life.moments != [values[i] for i in plan.moments]:
+            life = self._life = _Life.of(plan, values)
         return PageReading(
             time=time,
             dialect=plan.dialect,
             release=release,
             era=plan.era,
             caveats=(*plan.caveats, known.CUT) if page.is_cut else plan.caveats,
-            epoch=(_first(values, plan.created), _first(values, plan.starts)),
-            engines=tuple(engine.reading(values, time) for engine in plan.engines),
+            epoch=life.epoch,
+            engines=tuple(
+                engine.reading(values, time, created)
+                for engine, created in zip(plan.engines, life.created, strict=True)
+            ),
             why_empty=plan.why_empty,
         )
-
-
-def _first(values: tuple[float, ...], indexes: tuple[int, ...]) -> float | None:
-    return min([values[i] for i in indexes if math.isfinite(values[i])], default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +236,7 @@ def _planned(shape: _Shape) -> _Plan:
     # A page of several processes has no one start.
     created = [s.index for s in used if s.meaning.role is Role.CREATED and len(instances) < 2]
     starts = [s.index for s in samples if s.meaning.role is Role.PROCESS_START and len(instances) < 2]
+    moments = {*created, *starts, *(i for plan in plans.values() for _, indexes in plan.created for i in indexes)}
     return _Plan(
         series=page.series,
         helps=page.helps,
@@ -213,6 +248,7 @@ def _planned(shape: _Shape) -> _Plan:
         engines=tuple(reversed(plans.values())),
         created=tuple(created),
         starts=tuple(starts),
+        moments=tuple(sorted(moments)),
         other_names=page.other_names,
         why_empty=None if engines else _why_empty(page, spelling),
     )
