@@ -93,9 +93,8 @@ class TargetWatch:
         if self.page is not None and page.time <= self.page.time:
             raise Refused("time_went_back", f"time went from {self.page.time:.3f} to {page.time:.3f}")
         _refuse_unbounded(page)
-        has_fallen = any(
-            self.engines[key].has_fallen(reading) for reading in page.engines if (key := _key(reading)) in self.engines
-        )
+        readings = {_key(reading): reading for reading in page.engines}
+        has_fallen = any(engine.has_fallen(readings[key]) for key, engine in self.engines.items() if key in readings)
         verdict = self._processes.judge(page, has_fallen=has_fallen)
         if verdict is Verdict.SEVERAL:
             self.engines.clear()
@@ -103,27 +102,27 @@ class TargetWatch:
             self.page = page
             raise Refused("several_engines", SEVERAL_ENGINES)
         if verdict is Verdict.SAME:
-            self._refuse_incomplete(page)
+            self._refuse_incomplete(readings)
         else:
             self._lacking.clear()
         self._incomplete = 0
         self.page, self.error = page, page.why_empty
-        there = {_key(reading) for reading in page.engines}
-        for key in self.engines.keys() - there:
+        for key in self.engines.keys() - readings.keys():
             del self.engines[key]
-        self._lacking = {key: names for key, names in self._lacking.items() if key in there}
+        for key in self._lacking.keys() - readings.keys():
+            del self._lacking[key]
         with self._lock:
-            self._add(page, verdict)
+            self._add(page, readings, verdict)
 
-    def _add(self, page: PageReading, verdict: Verdict) -> None:
+    def _add(self, page: PageReading, readings: Mapping[tuple[str, str], Reading], verdict: Verdict) -> None:
         """Give each engine its reading, and its cache events where there are any."""
         tallies = self._feed.tallies() if self._feed else {}
-        for reading in page.engines:
-            engine = self.engines.get(_key(reading))
+        for key, reading in readings.items():
+            engine = self.engines.get(key)
             if engine is None or engine.history.names > 2 * MAX_COUNTERS:
                 # Where labels change all the time, a history would grow without end: it begins anew.
                 engine = EngineWatch(self._spans, thresholds=self._thresholds, hold=Hold(self._hold_seconds))
-                self.engines[_key(reading)] = engine
+                self.engines[key] = engine
             engine.tally = tallies.get(reading.engine)
             if engine.tally is None and len(tallies) == len(page.engines) == 1:
                 # One engine, one publisher: whatever rank each of them says it is.
@@ -168,24 +167,24 @@ class TargetWatch:
                 channels=tuple(self._feed.status()) if self._feed else (),
             )
 
-    def _refuse_incomplete(self, page: PageReading) -> None:
+    def _refuse_incomplete(self, readings: Mapping[tuple[str, str], Reading]) -> None:
         """Refuse a page that lacks what the last one had: it was cut off, or is being written.
 
         Where that goes on it is taken for the engine's new shape, whose history begins anew, and once
         more where what was lacking comes back: else a window would hold some counters for all of its
         time, and others not.
         """
-        readings = {_key(reading): reading for reading in page.engines}
         for key, engine in list(self.engines.items()):
             reading = readings.get(key)
             missing = engine.lacks(reading) if reading else ["all of an engine's counters"]
             if missing and self._incomplete + 1 < ACCEPT_AFTER:
                 self._incomplete += 1
                 raise Refused("incomplete", f"the page lacks {missing[0]}, which was there before: was it cut off?")
-            back = self._lacking.get(key, set()) & reading.counters.keys() if reading else set()
+            lacking = self._lacking.get(key, set())
+            back = {name for name in lacking if reading and name in reading.counters}
             if missing or back:
                 del self.engines[key]
-                self._lacking[key] = self._lacking.get(key, set()).union(missing) - back
+                self._lacking[key] = lacking.union(missing) - back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
