@@ -6,8 +6,12 @@ line up.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import compress
 from operator import getitem
+
+_up_to = lru_cache(maxsize=1024)(slice)
+"""Many lines share one slice: they are as long as each other, or compared as a whole."""
 
 
 class Layout:
@@ -20,7 +24,7 @@ class Layout:
     def __init__(self, lines: Sequence[bytes], starts: Iterable[bytes | None], is_sample: Sequence[bool]) -> None:
         starts = list(starts)
         self._starts = [line if start is None else start for line, start in zip(lines, starts, strict=True)]
-        self._heads = [slice(None) if start is None else slice(len(start)) for start in starts]
+        self._heads = [_up_to(None if start is None else len(start)) for start in starts]
         samples = compress(enumerate(self._starts), is_sample)
         self._values = [(place, slice(len(start), None)) for place, start in samples]
         self.bytes = sum(map(len, self._starts))
