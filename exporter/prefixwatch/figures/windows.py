@@ -7,6 +7,7 @@ never are.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +88,8 @@ class Past:
 
     def sums(self, prefix: str) -> dict[str, float]:
         """Return all growth since the watch began of the counters whose names start so, without the start."""
-        amounts = zip(self.names, self.totals.tolist(), strict=True)
-        return {key.removeprefix(prefix): amount for key, amount in amounts if key.startswith(prefix)}
+        totals = self.totals.tolist()
+        return {rest: totals[place] for place, rest in _starting(self.names, prefix)}
 
     def _ends(self, seconds: float | None, end: float | None) -> tuple[int, int] | None:
         last = self.points.count - 1 if end is None else self.points.until(end)
@@ -110,6 +111,12 @@ class Past:
             wanted_seconds=wanted,
             ledger=(points.ledgers[first], points.ledgers[last]),
         )
+
+
+@lru_cache(maxsize=256)
+def _starting(names: tuple[str, ...], prefix: str) -> tuple[tuple[int, str], ...]:
+    """Return the places of the names that start so, and what follows in them."""
+    return tuple((place, name.removeprefix(prefix)) for place, name in enumerate(names) if name.startswith(prefix))
 
 
 def _coverage(seconds: float, wanted: float | None) -> float:
