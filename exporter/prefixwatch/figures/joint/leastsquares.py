@@ -18,11 +18,15 @@ def bounded_least_squares(
     search: bounds are few and seldom reached, so it ends after a solve or two.
     """
     size = len(prior)
-    normal = counts.T @ (counts * weights[:, None]) + np.diag(strength)
-    right = counts.T @ (weights * (sums - counts @ prior))
+    weighted = counts.T * weights
+    normal = weighted @ counts
+    normal.ravel()[:: size + 1] += strength
+    right = weighted @ (sums - counts @ prior)
     below, above = low - prior, high - prior
+    step: Array = np.asarray(right / normal[0] if size == 1 else np.linalg.solve(normal, right))
+    if ((below <= step) & (step <= above)).all():
+        return prior + step
     free = np.ones(size, dtype=np.bool_)
-    step = np.zeros(size)
     for _ in range(3 * size + 3):
         if free.all():
             step[:] = np.linalg.solve(normal, right)

@@ -13,8 +13,8 @@ from prefixwatch.figures.joint.pairing import Margins, Pairs
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
-_ROUNDS = 8  # of means and variances in turn; both settle in fewer
-_PAIR_ROUNDS = 4  # of the pairings, which begin from their buckets
+_ROUNDS = 4  # of means and variances in turn; more do not make the estimates better
+_PAIR_ROUNDS = 2  # of the pairings, which begin from their buckets
 _RIDGE = 0.02  # requests that a mean's prior weighs: next to nothing, but it settles what the pools leave open
 _KEEP = 1.0  # the same for a pairing's cached tokens, whose prior comes from the bucket means
 
