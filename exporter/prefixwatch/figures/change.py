@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -44,15 +45,23 @@ class Change:
         self._sum = 0.0
         self.since = self._last = end
 
-    def add(self, pool: Array, number: int) -> bool:
+    def add(self, pool: Sequence[float], number: int) -> bool:
         """Take pool `number`; return whether traffic has changed, which it then did with pool `since`."""
         self._last = number
         if self._sum <= 0:
             self._sum, self.since = 0.0, number
-        score = (float(_cached_share(pool)) - self._cached) / self._spread
-        misfit = float(_deviance(pool[:-2], self._log_shares)) + score**2
+        score = (1 - pool[-1] / max(pool[-2], 1.0) - self._cached) / self._spread
+        misfit = self._deviance_of(pool[:-2]) + score**2
         self._sum += min((misfit - self._misfit) / self._deviation, _MOST) - _ALLOWANCE
         return self._sum > _ALARM
+
+    def _deviance_of(self, counts: Sequence[float]) -> float:
+        """Return what `_deviance` does of one pool, in plain numbers: few of its counts are not 0."""
+        own: float = sum(
+            n * (math.log(n) - share) for n, share in zip(counts, self._log_shares.tolist(), strict=True) if n
+        )
+        requests = sum(counts) / 2
+        return 2 * (own - 2 * requests * math.log(max(requests, 1.0)))
 
     @property
     def is_suspected(self) -> bool:
