@@ -28,6 +28,9 @@ Point = tuple[float, float]
 
 FIGURES = 4  # hit ratio, mostly cached, fully cached, cold: the order of every last axis of length 4
 SIDES = 2 * FIGURES  # the four lower bounds, then the four upper ones
+LEAST_GAIN = 1e-6  # requests; a bound that is tighter by less is not worth a search or a cut
+_ROUNDING = 1e-12  # of a dot product, next to its greatest terms
+_FADING = 0.98  # of a cut's use, a pool
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,31 +178,48 @@ class Cuts:
     """Valid cuts for the eight sides, found on the pools seen; at most `capacity` a side, the least useful replaced.
 
     A pool is a vector: prompt counts, computed counts, prompt sum, computed sum. `bounds` holds for any pool; `learn`
-    only makes it tighter.
+    only makes it tighter. Beside the cuts hold the least and the most that any requests have: nothing, and all of them.
     """
 
     def __init__(self, cells: Cells, *, capacity: int) -> None:
         self._cells = cells
-        rows, columns = cells.shape
-        self._table = np.zeros((SIDES, capacity, rows + columns + 2))
-        self._table[FIGURES:, :, :rows] = -1.0  # no figure exceeds 1 a request
-        self._greatest = np.abs(self._table).max(axis=(0, 1))
-        self._use = np.zeros((SIDES, capacity))
-        self._next = np.zeros(SIDES, dtype=np.intp)
+        self._capacity = capacity
+        self._table = np.zeros((0, sum(cells.shape) + 2))  # the cuts of each side in turn
+        self._ends = [0] * SIDES
+        self._greatest = np.zeros(self._table.shape[1])
+        self._use = np.zeros(0)
 
     def bounds(self, pools: Array) -> Array:
         """Return bounds of the figures' sums for pools of shape (n, width): shape (n, SIDES), lower then upper."""
-        sums = np.abs(pools) @ self._greatest
-        values = np.einsum("skw,nw->nsk", self._table, pools)
-        if len(pools) == 1:
-            self._use *= 0.98
-            self._use[np.arange(SIDES), values[0].argmax(axis=1)] += 1
-        best = values.max(axis=2) - 1e-12 * sums[:, None]  # rounding of the dot product
+        values = pools @ self._table.T - _ROUNDING * (pools @ self._greatest)[:, None]
+        best = np.zeros((len(pools), SIDES))
+        best[:, FIGURES:] = -pools[:, : self._cells.shape[0]].sum(axis=1)[:, None]
+        for side in range(SIDES):
+            best[:, side] = np.maximum(best[:, side], values[:, self._places(side)].max(axis=1, initial=-np.inf))
         best[:, FIGURES:] *= -1
-        return np.asarray(best)
+        return best
+
+    def bounds_of(self, pool: Array) -> list[float]:
+        """Return the bounds of one pool, and note which cuts they come from."""
+        values = (self._table @ pool).tolist()
+        rounding = _ROUNDING * float(self._greatest @ pool)
+        best: list[float] = []
+        used: list[int] = []
+        most = float(pool[: self._cells.shape[0]].sum())
+        for side in range(SIDES):
+            places = self._places(side)
+            own = values[places]
+            found = 0.0 if side < FIGURES else -most
+            if own and (cut := max(own)) > found:
+                found = cut - rounding
+                used.append(places.start + own.index(cut))
+            best.append(found if side < FIGURES else -found)
+        self._use *= _FADING
+        self._use[used] += 1
+        return best
 
     def learn(self, pool: Array, side: int) -> None:
-        """Add the cut that is best for this pool and side."""
+        """Add the cut that is best for this pool and side, unless it gains nothing."""
         cells = self._cells
         rows, columns = cells.shape
         scale = max(pool[-2] / max(pool[:rows].sum(), 1.0), 1.0)
@@ -215,7 +235,13 @@ class Cuts:
         target = np.concatenate((pool[some_rows], pool[rows + some_columns], pool[-2:] / scale))
         dual = dual_values(matrix, target, cells.costs[chosen, side])
         x, y = dual[-2:] / scale
-        self._keep(side, self._valid(side, float(x), float(y), some_rows, dual[: len(some_rows)]))
+        cut = self._valid(side, float(x), float(y), some_rows, dual[: len(some_rows)])
+        known = (self._table[self._places(side)] @ pool).max(initial=0.0 if side < FIGURES else -pool[:rows].sum())
+        if cut @ pool > known + LEAST_GAIN:
+            self._keep(side, cut)
+
+    def _places(self, side: int) -> slice:
+        return slice(self._ends[side - 1] if side else 0, self._ends[side])
 
     def _valid(self, side: int, x: float, y: float, rows: npt.NDArray[np.intp], row_values: Array) -> Array:
         """Return the cut with these slopes that holds in every cell, as near as can be to the searched one."""
@@ -229,11 +255,14 @@ class Cuts:
     def _keep(self, side: int, cut: Array) -> None:
         if not np.isfinite(cut).all():
             return
-        slot = int(self._next[side])
-        if slot >= self._table.shape[1]:
-            slot = int(self._use[side].argmin())
+        places = self._places(side)
+        if places.stop - places.start < self._capacity:
+            place = places.stop
+            self._table = np.insert(self._table, place, cut, axis=0)
+            self._use = np.insert(self._use, place, 1.0)
+            self._ends[side:] = [end + 1 for end in self._ends[side:]]
         else:
-            self._next[side] += 1
-        self._table[side, slot] = cut
+            place = places.start + int(self._use[places].argmin())
+            self._table[place] = cut
+            self._use[place] = 1.0
         self._greatest = np.maximum(self._greatest, np.abs(cut))
-        self._use[side, slot] = 1.0
