@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from prefixwatch.figures.change import Change
-from prefixwatch.figures.joint.bounds import FIGURES, SIDES, Cells, Cuts
+from prefixwatch.figures.joint.bounds import FIGURES, LEAST_GAIN, SIDES, Cells, Cuts
 from prefixwatch.figures.joint.coherence import coherent, tightened
-from prefixwatch.figures.joint.fitting import Joint, fit
+from prefixwatch.figures.joint.fitted import Fitted
+from prefixwatch.figures.joint.fitting import fit
+from prefixwatch.figures.pools import Pools
 
 Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
 
 _CUTS = 10
-_LEARNING_POOLS = 6  # searched for every bound; after them one bound now and then
+_LEARNING_POOLS = 6  # searched for a bound; after them each bound now and then
 _SEARCH_EVERY = 24
 _FIT_EVERY = 256  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
 _USUAL_PAIRINGS = 30
@@ -25,10 +29,7 @@ _FIT_PAUSE = 8  # pools at least between two fits, once traffic has changed
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Revisions:
-    """What a fit adds to the values of the recent pools as they were counted, (ring, 12), a pool at its number in turn.
-
-    The numbers of all pools ever kept run from `begin` to `end`.
-    """
+    """What the last fit adds to the values of pools as they were counted, (n, 12): of those number `begin` to `end`."""
 
     amounts: Array
     begin: int
@@ -52,15 +53,19 @@ class Recent:
         self._block = block
         self._is_full_mostly = block is not None and grain >= block
         self._cuts = Cuts(cells, capacity=_CUTS)
-        self._pools = np.zeros((ring, sum(cells.shape) + 2))
-        self._fixed = np.zeros(ring, dtype=np.bool_)
-        self._counted = np.zeros((ring, 3 * FIGURES))
-        self._known = np.zeros((ring, 3 * FIGURES))
-        self._begin = self.end = begin
+        self._searches = [0] * SIDES
+        self._pools = Pools(ring, sum(cells.shape) + 2, 3 * FIGURES, begin)
+        self._begin = begin
         self._starts = [begin]  # of each kind of traffic whose pools are kept
-        self._fit: Joint | None = None
+        self._fit: Fitted | None = None
         self._change: Change | None = None
         self._next_fit = self._soonest_fit = begin
+        self.revisions = Revisions(np.zeros((0, 3 * FIGURES)), begin, begin)
+
+    @property
+    def end(self) -> int:
+        """The number of the next pool."""
+        return self._pools.end
 
     def suits(self, edges: tuple[tuple[float, ...], tuple[float, ...]], vector: Array) -> bool:
         """Whether a pool has these buckets, and its prompts fit below the limit put on the last ones."""
@@ -70,102 +75,128 @@ class Recent:
         open_ended = vector[cells.shape[0] - 1] or vector[sum(cells.shape) - 1]
         return not open_ended or bool(vector[-2] <= cells.limit)
 
-    def add(self, vector: Array, exact: Array | None) -> Array | None:
-        """Keep a pool and return its values, (12,); None: no pairing is possible."""
+    def add(self, vector: Array, exact: list[float] | None) -> list[float] | None:
+        """Keep a pool and return its values, 12; None: no pairing is possible."""
+        pool = vector.tolist()
         if exact is not None:
-            bounds = np.concatenate((exact, exact))
+            bounds = exact + exact
         else:
-            self._search(vector)
-            bounds = self._bounds(vector[None])[0]
-            if (bounds[:FIGURES] > bounds[FIGURES:]).any():
+            bounds = self._search(vector)
+            if any(bounds[k] > bounds[FIGURES + k] for k in range(FIGURES)):
                 return None
-        self._notice(vector)
-        place = (self.end - self._begin) % len(self._pools)
-        self._pools[place] = vector
-        self._fixed[place] = exact is not None
-        self.end += 1
-        model = self._fit
-        if model is None or (self.end >= self._next_fit and not self._is_change_suspected):
-            model = self._refit(self._starts[-1], self.end, before=model, thorough=False)
-        estimate = exact
-        if estimate is None:
-            estimate = self._coherent(model.glance(vector)[None], bounds[None], vector[None])[0]
-        values: Array = np.concatenate((estimate, bounds))
-        self._counted[place] = self._known[place] = values
+        self._notice(pool)
+        number = self._pools.add(vector, is_exact=exact is not None)
+        if self._is_fit_due(is_exact=exact is not None):
+            numbers, read = self._refit(self._starts[-1], self.end, before=self._fit, thorough=False)
+            # The pool itself counts with what `glance` makes of it, as those after it do.
+            self._revise(numbers[numbers < number], read[numbers < number])
+        values = (exact or self._glance(pool, bounds)) + bounds
+        self._pools.count(number, values)
         return values
-
-    @property
-    def revisions(self) -> Revisions:
-        """What the present fit adds to what was counted, pool by pool."""
-        return Revisions(self._known - self._counted, self._begin, self.end)
 
     def settle(self, searches: int) -> None:
         """Search the widest bounds of the recent pools anew, then fit."""
-        filled = min(self.end - self._begin, len(self._pools))
-        open_ones = np.flatnonzero(~self._fixed[:filled])
-        width = self._known[open_ones, 2 * FIGURES :] - self._known[open_ones, FIGURES : 2 * FIGURES]
-        order = np.argsort(-width, axis=0)
+        numbers = np.arange(self._pools.oldest, self.end)
+        open_ones = numbers[~self._pools.are_exact(numbers)]
+        known = self._pools.counted(open_ones) + self._revised(open_ones)
+        order = np.argsort(known[:, FIGURES : 2 * FIGURES] - known[:, 2 * FIGURES :], axis=0)
         for k in range(min(searches // SIDES, len(open_ones))):
             for side in range(SIDES):
-                self._cuts.learn(self._pools[open_ones[order[k, side % FIGURES]]], side)
+                self._cuts.learn(self._pools.vectors(open_ones[order[k, side % FIGURES], None])[0], side)
         for first, last in pairwise([*self._starts, self.end]):
-            self._refit(first, last, before=None, thorough=True)
+            self._revise(*self._refit(first, last, before=None, thorough=True))
 
-    def _search(self, vector: Array) -> None:
-        """Search new cuts: every side for the first pools, then one side in turn once in a while."""
-        number = self.end - self._begin
-        if number < _LEARNING_POOLS:
-            for side in range(SIDES):
-                self._cuts.learn(vector, side)
-        elif number % _SEARCH_EVERY == 0:
-            self._cuts.learn(vector, number // _SEARCH_EVERY % SIDES)
+    def _search(self, pool: Array) -> list[float]:
+        """Return the bounds of a pool, after a search for better ones.
 
-    def _notice(self, vector: Array) -> None:
+        Of every side for the first pools whose bounds leave something to find, then of one side in turn once in a while.
+        """
+        bounds = self._bounds_of(pool)
+        turn, rest = divmod(self.end - self._begin, _SEARCH_EVERY)
+        searched = [
+            side
+            for side in range(SIDES)
+            if (self._searches[side] < _LEARNING_POOLS or (rest == 0 and turn % SIDES == side))
+            and bounds[FIGURES + side % FIGURES] - bounds[side % FIGURES] > LEAST_GAIN
+        ]
+        for side in searched:
+            self._searches[side] += 1
+            self._cuts.learn(pool, side)
+        return self._bounds_of(pool) if searched else bounds
+
+    def _notice(self, pool: Sequence[float]) -> None:
         """Forget the fit, and fit to what came since, once traffic has changed."""
         change = self._change
-        if change is None or not change.add(vector, self.end) or self.end + 1 < self._soonest_fit:
+        if change is None or not change.add(pool, self.end) or self.end + 1 < self._soonest_fit:
             return
-        oldest = self.end - len(self._pools)
-        kept = [first for first, last in pairwise([*self._starts, change.since]) if last > oldest]
+        kept = [first for first, last in pairwise([*self._starts, change.since]) if last > self._pools.oldest]
         self._starts = [*kept, change.since]
         self._fit = self._change = None
 
-    @property
-    def _is_change_suspected(self) -> bool:
-        """Whether to wait with the next fit: old and new traffic should not get into one."""
-        return self._change is not None and self._change.is_suspected
+    def _is_fit_due(self, *, is_exact: bool) -> bool:
+        """Whether to fit; not as long as a change is suspected, since old and new traffic should not get into one."""
+        if self._change is None or (self._fit is None and not is_exact):
+            return True
+        return self.end >= self._next_fit and not self._change.is_suspected
 
-    def _refit(self, first: int, last: int, *, before: Joint | None, thorough: bool) -> Joint:
-        """Fit to the kept ones of the pools number first (included) to last (not), and read them again."""
-        places = (np.arange(max(first, self.end - len(self._pools)), last) - self._begin) % len(self._pools)
-        pools = self._pools[places]
+    def _refit(self, first: int, last: int, *, before: Fitted | None, thorough: bool) -> tuple[Index, Array]:
+        """Fit to the kept ones of the pools number first (included) to last (not).
+
+        Returns the numbers of those that are not exact, (n,), and what the fit says of them, (n, 4). Pools that are all
+        exact need none.
+        """
+        numbers = np.arange(max(first, self._pools.oldest), last)
+        pools, is_open = self._pools.vectors(numbers), ~self._pools.are_exact(numbers)
         prompt, computed = self._geometry.buckets
-        model = fit(pools, prompt, computed, block=self._block, before=before, thorough=thorough)
-        again = ~self._fixed[places]
-        if again.any():
-            bounds = self._bounds(pools[again])
-            estimates = self._coherent(model.read(pools[again]), bounds, pools[again])
-            self._known[places[again]] = np.concatenate((estimates, bounds), axis=1)
-        pause = min(last - first, _FIT_EVERY * max(1, len(model.share) // _USUAL_PAIRINGS))
+        read = np.zeros((len(numbers), FIGURES))
+        pairings = 0
+        if is_open.any():
+            self._fit, read = fit(pools, prompt, computed, block=self._block, before=before, thorough=thorough)
+            pairings = len(self._fit.rows)
+        pause = min(last - first, _FIT_EVERY * max(1, pairings // _USUAL_PAIRINGS))
         if first > self._begin:
             pause = max(pause, _FIT_PAUSE)
         self._next_fit, self._soonest_fit = self.end + pause, self.end + _FIT_PAUSE
         self._change = Change(pools, len(prompt.low), end=self.end)
-        self._fit = model
-        return model
+        return numbers[is_open], read[is_open]
 
-    def _bounds(self, pools: Array) -> Array:
-        """Return the bounds of pools (n, width), each tightened by the others: (n, SIDES)."""
-        rows = zip(self._cuts.bounds(pools).tolist(), self._requests(pools), strict=True)
-        found = (tightened(row[:FIGURES], row[FIGURES:], n, is_full_mostly=self._is_full_mostly) for row, n in rows)
-        return np.array([lower + upper for lower, upper in found])
+    def _revise(self, numbers: Index, estimates: Array) -> None:
+        """Note what is known now of pools, (n,), whose estimates are (n, 4)."""
+        kept = np.arange(self._pools.oldest, self.end)
+        amounts = self._revised(kept)
+        pools = self._pools.vectors(numbers)
+        requests = pools[:, : self._geometry.shape[0]].sum(axis=1).tolist()
+        for number, n, estimate, found, counted in zip(
+            numbers.tolist(),
+            requests,
+            estimates.tolist(),
+            self._cuts.bounds(pools).tolist(),
+            self._pools.counted(numbers),
+            strict=True,
+        ):
+            lower, upper = tightened(found[:FIGURES], found[FIGURES:], n, is_full_mostly=self._is_full_mostly)
+            known = coherent(estimate, lower, upper, n, is_full_mostly=self._is_full_mostly) + lower + upper
+            amounts[number - kept[0]] = known - counted
+        self.revisions = Revisions(amounts, int(kept[0]), self.end)
 
-    def _coherent(self, estimates: Array, bounds: Array, pools: Array) -> Array:
-        """Return estimates, (n, 4), moved into their bounds and together."""
-        rows = zip(estimates.tolist(), bounds.tolist(), self._requests(pools), strict=True)
-        return np.array(
-            [coherent(e, b[:FIGURES], b[FIGURES:], n, is_full_mostly=self._is_full_mostly) for e, b, n in rows]
-        )
+    def _revised(self, numbers: Index) -> Array:
+        """Return the present revisions of pools, (n, 12); 0 of those that have none."""
+        revisions = self.revisions
+        found = np.zeros((len(numbers), 3 * FIGURES))
+        has = (numbers >= revisions.begin) & (numbers < revisions.end)
+        found[has] = revisions.amounts[numbers[has] - revisions.begin]
+        return found
 
-    def _requests(self, pools: Array) -> list[float]:
-        return [float(n) for n in pools[:, : self._geometry.shape[0]].sum(axis=1)]
+    def _bounds_of(self, pool: Array) -> list[float]:
+        """Return the bounds of a pool, tightened by each other."""
+        found = self._cuts.bounds_of(pool)
+        requests = float(pool[: self._geometry.shape[0]].sum())
+        lower, upper = tightened(found[:FIGURES], found[FIGURES:], requests, is_full_mostly=self._is_full_mostly)
+        return lower + upper
+
+    def _glance(self, pool: Sequence[float], bounds: Sequence[float]) -> list[float]:
+        """Return the estimates of a pool by the present fit, moved into its bounds and together."""
+        assert self._fit is not None, "a pool that is not exact makes a fit due"
+        requests, is_full_mostly = sum(pool[: self._geometry.shape[0]]), self._is_full_mostly
+        lower, upper = bounds[:FIGURES], bounds[FIGURES:]
+        return coherent(self._fit.glance(pool), lower, upper, requests, is_full_mostly=is_full_mostly)

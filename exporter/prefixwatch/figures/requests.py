@@ -121,7 +121,7 @@ class RequestEstimator:
         self._grain = max(grain, 1)
         self._ring = ring
         self._totals = np.zeros(WIDTH) if earlier is None else earlier.totals
-        self._owed: Array = np.zeros(1 + FIGURES) if earlier is None else earlier._owed.copy()
+        self._owed: list[float] = [0.0] * (1 + FIGURES) if earlier is None else earlier._owed
         self._recent: Recent | None = None
 
     @property
@@ -134,21 +134,20 @@ class RequestEstimator:
         cacheable = self._cacheable(pool)
         if pool.requests <= 0 or pool.unavailable:
             self._totals[Total.UNAVAILABLE_REQUESTS] += max(pool.requests, 0)
-            return self._increment(pool, 0, np.zeros(3 * FIGURES), cacheable, pool.unavailable)
+            return self._increment(pool, 0, [0.0] * (3 * FIGURES), cacheable, pool.unavailable)
         requests, surplus = pool.requests, max(pool.surplus, 0)
         fault = pool.fault
         values = None if fault else self._read(pool)
         if values is None:
             fault = fault or "no pairing of its buckets gives its sums"
-            average = np.minimum(requests * self._average(), requests)
-            values = np.concatenate((average, np.zeros(FIGURES), np.full(FIGURES, requests)))
+            values = [*self._average(requests), *[0.0] * FIGURES, *[float(requests)] * FIGURES]
             self._totals[Total.FAULTY_REQUESTS] += requests
         else:
             self._totals[Total.PROMPT_TOKENS] += pool.prompt_tokens
             self._totals[Total.COMPUTED_TOKENS] += pool.computed_tokens
             if pool.prompt_counts and pool.computed_counts:
                 self._totals[Total.BUCKETED_REQUESTS] += requests
-            if np.array_equal(values[FIGURES : 2 * FIGURES], values[2 * FIGURES :]):
+            if values[FIGURES : 2 * FIGURES] == values[2 * FIGURES :]:
                 self._totals[Total.EXACT_REQUESTS] += requests
         self._totals[Total.REQUESTS] += requests
         self._totals[Total.SURPLUS] += surplus
@@ -177,57 +176,58 @@ class RequestEstimator:
         """What the present fit makes of the recent pools beyond what was counted; None before the first."""
         return None if self._recent is None else self._recent.revisions
 
-    def _read(self, pool: Pool) -> Array | None:
-        """Return estimates, lower and upper bounds of the pool's sums, (12,); None: it contradicts itself."""
+    def _read(self, pool: Pool) -> list[float] | None:
+        """Return estimates, lower and upper bounds of the pool's sums, 12; None: it contradicts itself."""
         vector = pool.vector()
-        exact = self._exact(pool)
         recent = self._recent
         if recent is None or not recent.suits(pool.edges, vector):
             limit = max(_SMALLEST_LIMIT, 2.0 ** math.ceil(math.log2(max(vector[-2], 1.0))))
             cells = _cells(*pool.edges, limit, self._block, self._grain)
             recent = Recent(cells, self._block, self._grain, self._ring, int(self._totals[Total.POOLS]))
-        values = recent.add(vector, exact)
+        values = recent.add(vector, self._exact(pool))
         if values is not None:
             self._recent = recent
             self._totals[Total.POOLS] = recent.end
         return values
 
-    def _exact(self, pool: Pool) -> Array | None:
+    def _exact(self, pool: Pool) -> list[float] | None:
         """Return the four sums where one possibility is left: one request, or nothing cached at all."""
         prompt, computed = pool.prompt_tokens, pool.computed_tokens
         if prompt is None or computed is None:
             return None
         cached = prompt - computed
         if cached == 0:
-            return np.array((0.0, 0.0, 0.0, float(pool.requests)))
+            return [0.0, 0.0, 0.0, float(pool.requests)]
         if pool.requests != 1:
             return None
         fully = self._block is not None and computed <= self._block
-        return np.array((cached / prompt, float(2 * cached >= prompt), float(fully), 0.0))
+        return [cached / prompt, float(2 * cached >= prompt), float(fully), 0.0]
 
-    def _without_surplus(self, requests: int, surplus: int, values: Array) -> tuple[int, Array]:
-        """Return requests and values, (12,), as counters may add them: never negative, right in the long run.
+    def _without_surplus(self, requests: int, surplus: int, values: list[float]) -> tuple[int, list[float]]:
+        """Return requests and values, 12, as counters may add them: never negative, right in the long run.
 
         A surplus is known only once the last sample has ended, its observations may be in earlier intervals: what
         this interval cannot give back, later ones do. An upper bound gives nothing back, since nothing tells which of
         the observations was the one too many.
         """
-        self._owed += surplus
-        if not self._owed.any():
+        if not surplus and not any(self._owed):
             return requests, values
-        whole = np.concatenate(((float(requests),), values[FIGURES : 2 * FIGURES]))
-        back = np.minimum(self._owed, whole)
-        self._owed -= back
-        own, lower, upper = whole[0] - back[0], whole[1:] - back[1:], values[2 * FIGURES :]
-        estimate = np.clip(values[:FIGURES] * (own / requests), lower, upper)
-        return round(own), np.concatenate((estimate, lower, upper))
+        owed = [amount + surplus for amount in self._owed]
+        whole = [float(requests), *values[FIGURES : 2 * FIGURES]]
+        self._owed = [max(amount - most, 0.0) for amount, most in zip(owed, whole, strict=True)]
+        own, *lower = (max(most - amount, 0.0) for amount, most in zip(owed, whole, strict=True))
+        upper = values[2 * FIGURES :]
+        scaled = (value * own / requests for value in values[:FIGURES])
+        estimate = [min(max(e, low), high) for e, low, high in zip(scaled, lower, upper, strict=True)]
+        return round(own), [*estimate, *lower, *upper]
 
-    def _average(self) -> Array:
-        """Return the figures of the requests seen so far, for a pool that says nothing; (4,)."""
-        seen = self._totals[Total.REQUESTS]
+    def _average(self, requests: int) -> list[float]:
+        """Return the figures of as many of the requests seen so far, for a pool that says nothing."""
+        seen = float(self._totals[Total.REQUESTS])
         if not seen:
-            return np.full(FIGURES, 0.5)
-        return np.asarray(self._totals[Total.ESTIMATE : Total.LOWER] / seen)
+            return [0.5 * requests] * FIGURES
+        sums = self._totals[Total.ESTIMATE : Total.LOWER].tolist()
+        return [min(requests * (value / seen), float(requests)) for value in sums]
 
     def _cacheable(self, pool: Pool) -> Bounded | None:
         if self._block is None or pool.prompt_counts is None or pool.prompt_tokens is None or pool.torn:
@@ -237,13 +237,12 @@ class RequestEstimator:
         return cacheable_tokens(pool.prompt_counts, pool.prompt_edges, pool.prompt_tokens, block_tokens=self._block)
 
     def _increment(
-        self, pool: Pool, requests: int, values: Array, cacheable: Bounded | None, fault: str | None
+        self, pool: Pool, requests: int, values: list[float], cacheable: Bounded | None, fault: str | None
     ) -> Increment:
         prompt = _tokens(pool.prompt_tokens)
         cached = 0.0 if pool.computed_tokens is None else max(prompt - _tokens(pool.computed_tokens), 0.0)
-        listed = values.tolist()
         ratio, mostly, fully, cold = (
-            Bounded(estimate=listed[k], lower=listed[FIGURES + k], upper=listed[2 * FIGURES + k])
+            Bounded(estimate=values[k], lower=values[FIGURES + k], upper=values[2 * FIGURES + k])
             for k in range(FIGURES)
         )
         return Increment(

@@ -23,9 +23,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from prefixwatch.figures.joint.bounds import FIGURES, Buckets
+from prefixwatch.figures.joint.bounds import Buckets
+from prefixwatch.figures.joint.fitted import Fitted
 from prefixwatch.figures.joint.means import Means, cached_means, prompt_means
 from prefixwatch.figures.joint.pairing import (
+    LEAST_SHARE,
     PASSING_ROUNDS,
     SETTLING_ROUNDS,
     Margins,
@@ -55,37 +57,23 @@ class Joint:
     prompt_variance: Array
     means: Means
     splits: tuple[Split | None, ...]
-    average: Array
 
-    def spread_over(self, rows: Index, columns: Index) -> Array:
-        """Return the shares as a joint distribution of other occupied buckets, (rows, columns)."""
-        size = 1 + max(int(rows.max()), int(columns.max()), int(self.rows.max()), int(self.columns.max()))
-        whole = np.zeros((size, size))
-        whole[self.rows[self.pairs.row], self.columns[self.pairs.column]] = self.share
-        return whole[np.ix_(rows, columns)]
+    def kept(self, average: Array) -> Fitted:
+        """Return what to keep; `average`: the figures of a request of each pairing, (k, 4)."""
+        pairs, means = self.pairs, self.means
+        tokens = (self.prompt, self.prompt_variance, pairs.prompt_low, pairs.prompt_high)
+        cached = (means.cached, means.cached_variance, pairs.cached_low, pairs.computed_low)
+        share = np.maximum(self.share, LEAST_SHARE)
+        return Fitted(
+            rows=tuple(self.rows[pairs.row].tolist()),
+            columns=tuple((self.width + self.columns[pairs.column]).tolist()),
+            width=self.width,
+            values=np.column_stack((share, *tokens, *cached, average[:, 1:])),
+            average=tuple((self.share @ average).tolist()),
+        )
 
-    def read(self, pools: Array) -> Array:
-        """Return the estimated sums of hit ratio, mostly, fully cached and cold requests of each pool: (n, 4)."""
-        return np.asarray(self.contributions(pools)[1].sum(axis=1))
-
-    def glance(self, pool: Array) -> Array:
-        """Return what `read` would of one pool, (4,), from the average of each pairing: cheaper, as good on average.
-
-        Requests in buckets that the fit does not know are taken to be like the others.
-        """
-        margins = Margins.of(pool[None], self.rows, self.columns, self.width)
-        counts = pair_counts(margins, self.pairs, self.share)
-        figures = counts[0] @ self.average
-        cached, prompt = self._tokens(counts, margins)
-        figures[0] = counts[0] @ (cached[0] / prompt[0])
-        requests, known = pool[: self.width].sum(), counts.sum()
-        if known < 0.5:
-            return np.asarray(requests * (self.share @ self.average))
-        return np.asarray(figures * (requests / known))
-
-    def contributions(self, pools: Array) -> tuple[Array, Array]:
+    def contributions(self, margins: Margins) -> tuple[Array, Array]:
         """Return the requests of each pool and pairing, (n, k), and what these add to the four figures, (n, k, 4)."""
-        margins = Margins.of(pools, self.rows, self.columns, self.width)
         counts = pair_counts(margins, self.pairs, self.share)
         cached, prompt = self._tokens(counts, margins)
         warm, size, deviation = self._warm(counts, margins.prompt_tokens - margins.computed_tokens, cached)
@@ -157,12 +145,13 @@ def fit(
     computed: Buckets,
     *,
     block: int | None,
-    before: Joint | None = None,
+    before: Fitted | None = None,
     thorough: bool = True,
-) -> Joint:
-    """Return the joint distribution for pools of shape (n, width), n >= 1, each consistent and not empty.
+) -> tuple[Fitted, Array]:
+    """Fit the joint distribution to pools of shape (n, width), n >= 1, each consistent and not empty.
 
-    `before`: an earlier fit of the same buckets, to go on from. `thorough`: spend some 0.1 s, not 0.02.
+    Returns what is kept of it, and the estimated sums of hit ratio, mostly, fully cached and cold requests of each pool,
+    (n, 4). `before`: an earlier fit of the same buckets, to go on from. `thorough`: spend some 0.1 s, not 0.02.
     """
     width = len(prompt.low)
     rows = np.flatnonzero(pools[:, :width].any(axis=0))
@@ -186,12 +175,11 @@ def fit(
         prompt_variance=prompt_variance,
         means=cached_means(margins, pairs, counts, prompts, prompt_variance),
         splits=(),
-        average=np.zeros((len(share), FIGURES)),
     )
     joint = dataclasses.replace(joint, splits=_splits(joint, margins, counts, most_pools=256 if thorough else 32))
-    counts, figures = joint.contributions(pools)
+    counts, figures = joint.contributions(margins)
     average = figures.sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-9)[:, None]
-    return dataclasses.replace(joint, average=np.clip(average, 0.0, 1.0))
+    return joint.kept(np.clip(average, 0.0, 1.0)), figures.sum(axis=1)
 
 
 def _splits(joint: Joint, margins: Margins, counts: Array, *, most_pools: int) -> tuple[Split | None, ...]:

@@ -12,6 +12,7 @@ from prefixwatch.figures.joint.bounds import Buckets
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
+LEAST_SHARE = 1e-9  # of a pairing, so that any pool's margins can be fitted
 SETTLING_ROUNDS = 200  # from nothing: it converges slowly where pairings differ little
 PASSING_ROUNDS = 15  # from the fit before
 _SPARSE = 0.5  # requests that a pairing gives up a round
@@ -108,7 +109,7 @@ def equally_long(variance: Array, block: int) -> npt.NDArray[np.bool_]:
 def pair_counts(margins: Margins, pairs: Pairs, share: Array) -> Array:
     """Return each pool's requests in each pairing, (n, k), from the share of all requests in each, (k,)."""
     joint = np.zeros((margins.prompt.shape[1], margins.computed.shape[1]))
-    joint[pairs.row, pairs.column] = np.maximum(share, 1e-9)
+    joint[pairs.row, pairs.column] = np.maximum(share, LEAST_SHARE)
     cells, _ = _proportional(margins, joint, np.ones(margins.computed.shape), steps=8)
     return cells[:, pairs.row, pairs.column]
 
@@ -123,6 +124,8 @@ def fit_pairs(margins: Margins, pairs: Pairs, joint: Array, *, rounds: int) -> t
     possible = np.zeros_like(joint)
     possible[pairs.row, pairs.column] = 1.0
     cells, across = _proportional(margins, joint, np.ones_like(margins.computed), steps=25)
+    if min(joint.shape) == 1:
+        rounds = 1  # the margins leave nothing to find
     for _ in range(rounds):
         found = np.maximum(cells.sum(axis=0) - _SPARSE, 1e-3) * possible
         found /= found.sum()
@@ -146,6 +149,8 @@ def _proportional(margins: Margins, joint: Array, across: Array, *, steps: int) 
     `across` is the scaling of columns to begin with, (n, columns).
     """
     along = margins.prompt
+    if min(joint.shape) == 1:
+        steps = 1
     for _ in range(steps):
         along = margins.prompt / np.maximum(across @ joint.T, 1e-30)
         across = margins.computed / np.maximum(along @ joint, 1e-30)
