@@ -58,9 +58,9 @@ def variance_components(
     ratio that the likelihood's gradient balances (Zhou et al., MM algorithms for variance components, 2019).
     """
     for _ in range(rounds):
-        total = np.maximum(counts @ variances, 1e-12)
-        found = counts.T @ (residuals**2 / total**2)
-        expected = counts.T @ (1 / total)
+        precision = 1 / np.maximum(counts @ variances, 1e-12)
+        found = counts.T @ (residuals * precision) ** 2
+        expected = counts.T @ precision
         wanted = variances * np.sqrt((found + 1e-12) / (expected + 1e-12))
         variances = np.minimum(np.maximum(wanted, low), high)  # a third of the time of np.clip on arrays this small
     return variances

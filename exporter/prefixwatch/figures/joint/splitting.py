@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
+_QUANTILES = np.array((0.5, 0.75, 0.9, 0.97, 1.0))  # of what the pools themselves suggest
 _LADDER = 12  # sizes tried between the smallest and the greatest possible
 _SPREADS = np.array((0.003, 0.1, 0.45))  # standard deviation over mean of a warm request's cached tokens
 _MOST_KEPT = 6  # of the hypotheses, the likeliest
@@ -84,10 +85,12 @@ def _grid(counts: Array, cached: Array, low: float, high: float) -> tuple[Array,
     ladder = low * (high / low) ** np.linspace(0, 1, _LADDER)
     near = low * np.array((1.003, 1.02))
     filled = counts >= 0.5
-    own = np.quantile(cached[filled] / counts[filled], (0.5, 0.75, 0.9, 0.97, 1.0)) if filled.any() else low
-    sizes = np.unique(np.clip(np.concatenate((ladder, near, np.atleast_1d(own))), low, high))
-    share = np.gradient(np.log(sizes)) if len(sizes) > 1 else np.ones(1)
-    prior = np.log(np.maximum(share, 1e-6))
+    each = np.sort(cached[filled] / counts[filled])
+    own = each[np.rint(_QUANTILES * (len(each) - 1)).astype(np.intp)] if len(each) else each
+    sizes = np.unique(np.minimum(np.maximum(np.concatenate((ladder, near, own)), low), high))
+    logs = np.log(sizes)
+    ends = np.concatenate((logs[:1], (logs[1:] + logs[:-1]) / 2, logs[-1:]))
+    prior = np.log(np.maximum(np.diff(ends), 1e-6))
     return np.repeat(sizes, len(_SPREADS)), np.tile(_SPREADS, len(sizes)), np.repeat(prior, len(_SPREADS))
 
 
