@@ -18,7 +18,7 @@ _QUANTILES = np.array((0.5, 0.75, 0.9, 0.97, 1.0))  # of what the pools themselv
 _LADDER = 12  # sizes tried between the smallest and the greatest possible
 _SPREADS = np.array((0.003, 0.1, 0.45))  # standard deviation over mean of a warm request's cached tokens
 _MOST_KEPT = 6  # of the hypotheses, the likeliest
-_STEPS = np.arange(-6, 7)  # numbers of warm requests summed over, in half standard deviations or whole requests
+_STEPS = np.arange(-4, 5)  # numbers of warm requests summed over, in 3/4 standard deviations or whole requests
 _MOST_REQUESTS = 4096
 _LOG_FACTORIAL = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1.0, _MOST_REQUESTS + 1)))))
 
@@ -108,7 +108,7 @@ def _read(counts: Array, cached: Array, noise: Array, size: Array, spread: Array
     loose = expected * cold + 0.25
     tight = (fixed + expected * own) / size**2
     centre = np.rint((expected * tight + cached[:, None] / size * loose) / (loose + tight))
-    step = np.maximum(np.rint(0.5 * np.sqrt(loose * tight / (loose + tight))), 1.0)
+    step = np.maximum(np.rint(0.75 * np.sqrt(loose * tight / (loose + tight))), 1.0)
     warm = np.clip(centre, 0, number)[:, :, None] + _STEPS * step[:, :, None]
     outside = (warm < 0) | (warm > number[:, :, None])
     warm = np.clip(warm, 0, number[:, :, None])
