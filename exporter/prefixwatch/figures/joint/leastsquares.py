@@ -15,7 +15,8 @@ def bounded_least_squares(
 
     `counts` (n, k) and `sums`, `weights` (n,) are one row a pool. Minimises the weighted squares plus
     strength * (m - prior)^2, which keeps unknowns that the pools do not tell apart where they were. An active-set
-    search: bounds are few and seldom reached, so it ends after a solve or two.
+    search: bounds are few and seldom reached, so it ends after a solve or two. Where they leave one value only, it is
+    taken from the start.
     """
     size = len(prior)
     weighted = counts.T * weights
@@ -23,10 +24,10 @@ def bounded_least_squares(
     normal.ravel()[:: size + 1] += strength
     right = weighted @ (sums - counts @ prior)
     below, above = low - prior, high - prior
-    step: Array = np.asarray(right / normal[0] if size == 1 else np.linalg.solve(normal, right))
-    if ((below <= step) & (step <= above)).all():
-        return prior + step
-    free = np.ones(size, dtype=np.bool_)
+    if size == 1:
+        return np.asarray(prior + np.minimum(np.maximum(right / normal[0], below), np.maximum(below, above)))
+    movable = above > below
+    free, step = movable.copy(), below.copy()
     for _ in range(3 * size + 3):
         if free.all():
             step[:] = np.linalg.solve(normal, right)
@@ -39,9 +40,11 @@ def bounded_least_squares(
             free[worst] = False
             step[worst] = below[worst] if step[worst] < below[worst] else above[worst]
             continue
+        held = movable & ~free
+        if not held.any():
+            break
         pull = right - normal @ step
-        inward = np.where(step <= below, pull, -pull)
-        inward[free | (above <= below)] = -np.inf
+        inward = np.where(held, np.where(step <= below, pull, -pull), -np.inf)
         best = int(inward.argmax())
         if inward[best] <= 1e-9 * np.abs(right).max(initial=1e-30):
             break
