@@ -48,7 +48,7 @@ def prompt_means(margins: Margins, pairs: Pairs, counts: Array) -> tuple[Array, 
             margins.prompt, margins.prompt_tokens, mean, variance, ridge=_RIDGE, low=low, high=high
         )
     mean, variance, low, high = (values[pairs.row] for values in (mean, variance, low, high))
-    for _ in range(_PAIR_ROUNDS):
+    for _ in range(_PAIR_ROUNDS if len(pairs.row) > rows else 0):
         mean, variance = _improved(counts, margins.prompt_tokens, mean, variance, ridge=_KEEP, low=low, high=high)
     return mean, variance
 
@@ -68,7 +68,7 @@ def _improved(
     )
     floor = (1e-4 * mean) ** 2
     ceiling = ((high - low) / 3) ** 2 + floor
-    variance = variance_components(counts, sums - counts @ mean, variance, low=floor, high=ceiling, rounds=4)
+    variance = variance_components(counts, sums - counts @ mean, variance, low=floor, high=ceiling, rounds=3)
     return mean, variance
 
 
@@ -104,6 +104,7 @@ class _Search:
         np.minimum.at(self._low, self._bucket, pairs.computed_low[self._warm])
         np.maximum.at(self._high, self._bucket, pairs.computed_high[self._warm])
         self._computed = np.sqrt(np.maximum(self._low, 1.0) * np.maximum(self._high, 1.0))
+        self._cached_low, self._cached_high = pairs.cached_low, pairs.cached_high
         self._cached = self._from_buckets(np.zeros(len(prompt)))
         self._variances = np.concatenate(((0.3 * self._computed) ** 2, (0.1 * prompt[self._open]) ** 2)) + 1e-9
         self._pair_variance = np.ones(len(prompt))
@@ -130,8 +131,8 @@ class _Search:
             1 / np.maximum(self._counts @ self._pair_variance, 1e-9),
             prior=self._from_buckets(self._cached),
             strength=_KEEP / self._pair_variance,
-            low=self._pairs.cached_low,
-            high=self._pairs.cached_high,
+            low=self._cached_low,
+            high=self._cached_high,
         )
 
     def result(self) -> Means:
@@ -170,7 +171,7 @@ class _Search:
             self._variances,
             low=low,
             high=np.maximum(high, low),
-            rounds=5,
+            rounds=3,
         )
         self._pair_variance[self._open] = self._variances[size:]
         of_bucket = self._variances[:size][self._bucket]
@@ -180,7 +181,7 @@ class _Search:
         """Return cached tokens with those of surely warm pairings as prompt less the bucket's computed tokens."""
         found = cached.copy()
         found[self._warm] = self._prompt[self._warm] - self._computed[self._bucket]
-        return np.clip(found, self._pairs.cached_low, self._pairs.cached_high)
+        return np.minimum(np.maximum(found, self._cached_low), self._cached_high)
 
     @staticmethod
     def _trust(residual: Array, noise: Array) -> Array:
