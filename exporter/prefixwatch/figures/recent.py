@@ -22,6 +22,7 @@ Index = npt.NDArray[np.intp]
 _CUTS = 10
 _LEARNING_POOLS = 6  # searched for a bound; after them each bound now and then
 _SEARCH_EVERY = 24
+_FEW = 16  # pools that are fitted anew after as many again; more, after twice as many
 _FIT_EVERY = 256  # pools, once there are many; more with more pairings than usual, so that fitting stays cheap
 _USUAL_PAIRINGS = 30
 _FIT_PAUSE = 8  # pools at least between two fits, once traffic has changed
@@ -153,7 +154,8 @@ class Recent:
         if is_open.any():
             self._fit, read = fit(pools, prompt, computed, block=self._block, before=before, thorough=thorough)
             pairings = len(self._fit.rows)
-        pause = min(last - first, _FIT_EVERY * max(1, pairings // _USUAL_PAIRINGS))
+        growth = 1 if last - first < _FEW else 2
+        pause = min(growth * (last - first), _FIT_EVERY * max(1, pairings // _USUAL_PAIRINGS))
         if first > self._begin:
             pause = max(pause, _FIT_PAUSE)
         self._next_fit, self._soonest_fit = self.end + pause, self.end + _FIT_PAUSE
