@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from prefixwatch.figures.pooled import sum_fits
 
@@ -56,6 +57,7 @@ def cacheable_tokens(
     return Bounded(estimate=min(max(prompt_tokens - likely, lower), upper), lower=lower, upper=upper)
 
 
+@lru_cache(maxsize=1024)
 def _loss(low: int, high: float, block: int) -> tuple[float, float, float]:
     """Return the least, greatest and likely number of tokens that a prompt of low..high tokens cannot hit."""
     if low > block:

@@ -49,7 +49,7 @@ def grain_of(config: CacheConfig, counters: Mapping[str, float]) -> int:
 
 def _counts(histogram: Histogram) -> tuple[int, ...] | None:
     """Return counts per bucket; a page without buckets has the count and the sum alone."""
-    return tuple(round(count) for count in histogram.counts) if histogram.edges else None
+    return tuple(map(round, histogram.counts)) if histogram.edges else None
 
 
 def _surplus(increases: Mapping[str, float]) -> int:

@@ -79,10 +79,11 @@ class Recent:
     def add(self, vector: Array, exact: list[float] | None) -> list[float] | None:
         """Keep a pool and return its values, 12; None: no pairing is possible."""
         pool = vector.tolist()
+        requests = sum(pool[: self._geometry.shape[0]])
         if exact is not None:
             bounds = exact + exact
         else:
-            bounds = self._search(vector)
+            bounds = self._search(vector, requests)
             if any(bounds[k] > bounds[FIGURES + k] for k in range(FIGURES)):
                 return None
         self._notice(pool)
@@ -91,7 +92,7 @@ class Recent:
             numbers, read = self._refit(self._starts[-1], self.end, before=self._fit, thorough=False)
             # The pool itself counts with what `glance` makes of it, as those after it do.
             self._revise(numbers[numbers < number], read[numbers < number])
-        values = (exact or self._glance(pool, bounds)) + bounds
+        values = (exact or self._glance(pool, bounds, requests)) + bounds
         self._pools.count(number, values)
         return values
 
@@ -105,14 +106,16 @@ class Recent:
             for side in range(SIDES):
                 self._cuts.learn(self._pools.vectors(open_ones[order[k, side % FIGURES], None])[0], side)
         for first, last in pairwise([*self._starts, self.end]):
-            self._revise(*self._refit(first, last, before=None, thorough=True))
+            if last > self._pools.oldest:
+                self._fit = None
+                self._revise(*self._refit(first, last, before=None, thorough=True))
 
-    def _search(self, pool: Array) -> list[float]:
+    def _search(self, pool: Array, requests: float) -> list[float]:
         """Return the bounds of a pool, after a search for better ones.
 
         Of every side for the first pools whose bounds leave something to find, then of one side in turn once in a while.
         """
-        bounds = self._bounds_of(pool)
+        bounds = self._bounds_of(pool, requests)
         turn, rest = divmod(self.end - self._begin, _SEARCH_EVERY)
         searched = [
             side
@@ -123,7 +126,7 @@ class Recent:
         for side in searched:
             self._searches[side] += 1
             self._cuts.learn(pool, side)
-        return self._bounds_of(pool) if searched else bounds
+        return self._bounds_of(pool, requests) if searched else bounds
 
     def _notice(self, pool: Sequence[float]) -> None:
         """Forget the fit, and fit to what came since, once traffic has changed."""
@@ -189,16 +192,14 @@ class Recent:
         found[has] = revisions.amounts[numbers[has] - revisions.begin]
         return found
 
-    def _bounds_of(self, pool: Array) -> list[float]:
+    def _bounds_of(self, pool: Array, requests: float) -> list[float]:
         """Return the bounds of a pool, tightened by each other."""
-        found = self._cuts.bounds_of(pool)
-        requests = float(pool[: self._geometry.shape[0]].sum())
+        found = self._cuts.bounds_of(pool, requests)
         lower, upper = tightened(found[:FIGURES], found[FIGURES:], requests, is_full_mostly=self._is_full_mostly)
         return lower + upper
 
-    def _glance(self, pool: Sequence[float], bounds: Sequence[float]) -> list[float]:
+    def _glance(self, pool: Sequence[float], bounds: Sequence[float], requests: float) -> list[float]:
         """Return the estimates of a pool by the present fit, moved into its bounds and together."""
         assert self._fit is not None, "a pool that is not exact makes a fit due"
-        requests, is_full_mostly = sum(pool[: self._geometry.shape[0]]), self._is_full_mostly
-        lower, upper = bounds[:FIGURES], bounds[FIGURES:]
-        return coherent(self._fit.glance(pool), lower, upper, requests, is_full_mostly=is_full_mostly)
+        estimate, lower, upper = self._fit.glance(pool, requests), bounds[:FIGURES], bounds[FIGURES:]
+        return coherent(estimate, lower, upper, requests, is_full_mostly=self._is_full_mostly)

@@ -31,6 +31,16 @@ THOROUGH_RING = 2048
 """So many pools a report fits at once: half an hour of polls a second."""
 
 BOUNDS = ("estimate", "lower", "upper")
+_BOUNDED = {
+    field: tuple(f"own/{name}/{bound}" for bound in BOUNDS)
+    for field, name in {
+        "hit_ratio": "request_hit_ratio_sum",
+        "mostly_cached": "mostly_cached_requests",
+        "fully_cached": "full_requests",
+        "cold": "cold_requests",
+        "cacheable_tokens": "cacheable_tokens",
+    }.items()
+}
 _NO_HISTOGRAM = Absent("no histogram of prompt lengths on this page")
 _NO_BLOCK = Absent("the page does not state a block size")
 
@@ -182,23 +192,17 @@ def _widened(level: RequestLevel, requests: int, lost: float) -> RequestLevel:
 
 
 def _amounts(increment: Increment) -> dict[str, float]:
-    amounts: dict[str, float] = {
+    amounts = {
         "own/requests": float(increment.requests),
         "own/prompt_tokens": increment.prompt_tokens,
         "own/cached_tokens": increment.cached_tokens,
     }
-    bounded: dict[str, Bounded | None] = {
-        "own/request_hit_ratio_sum": increment.hit_ratio,
-        "own/mostly_cached_requests": increment.mostly_cached,
-        "own/full_requests": increment.fully_cached,
-        "own/cold_requests": increment.cold,
-        "own/cacheable_tokens": increment.cacheable_tokens,
-    }
     if increment.cacheable_tokens is not None:
         amounts["own/cacheable_prompt_tokens"] = increment.prompt_tokens
-    for name, value in bounded.items():
+    for field, (estimate, lower, upper) in _BOUNDED.items():
+        value: Bounded | None = getattr(increment, field)
         if value is not None:
-            amounts |= {f"{name}/{bound}": getattr(value, bound) for bound in BOUNDS}
+            amounts[estimate], amounts[lower], amounts[upper] = value.estimate, value.lower, value.upper
     return amounts
 
 

@@ -184,39 +184,35 @@ class Cuts:
     def __init__(self, cells: Cells, *, capacity: int) -> None:
         self._cells = cells
         self._capacity = capacity
-        self._table = np.zeros((0, sum(cells.shape) + 2))  # the cuts of each side in turn
-        self._ends = [0] * SIDES
+        self._table = np.zeros((0, sum(cells.shape) + 2))
+        self._sides: list[int] = []  # of each cut
+        self._use: list[float] = []
         self._greatest = np.zeros(self._table.shape[1])
-        self._use = np.zeros(0)
 
     def bounds(self, pools: Array) -> Array:
         """Return bounds of the figures' sums for pools of shape (n, width): shape (n, SIDES), lower then upper."""
         values = pools @ self._table.T - _ROUNDING * (pools @ self._greatest)[:, None]
         best = np.zeros((len(pools), SIDES))
         best[:, FIGURES:] = -pools[:, : self._cells.shape[0]].sum(axis=1)[:, None]
-        for side in range(SIDES):
-            best[:, side] = np.maximum(best[:, side], values[:, self._places(side)].max(axis=1, initial=-np.inf))
+        for side, value in zip(self._sides, values.T, strict=True):
+            best[:, side] = np.maximum(best[:, side], value)
         best[:, FIGURES:] *= -1
         return best
 
-    def bounds_of(self, pool: Array) -> list[float]:
-        """Return the bounds of one pool, and note which cuts they come from."""
+    def bounds_of(self, pool: Array, requests: float) -> list[float]:
+        """Return the bounds of one pool of as many requests, and note which cuts they come from."""
         values = (self._table @ pool).tolist()
         rounding = _ROUNDING * float(self._greatest @ pool)
-        best: list[float] = []
-        used: list[int] = []
-        most = float(pool[: self._cells.shape[0]].sum())
-        for side in range(SIDES):
-            places = self._places(side)
-            own = values[places]
-            found = 0.0 if side < FIGURES else -most
-            if own and (cut := max(own)) > found:
-                found = cut - rounding
-                used.append(places.start + own.index(cut))
-            best.append(found if side < FIGURES else -found)
-        self._use *= _FADING
-        self._use[used] += 1
-        return best
+        best = [0.0] * FIGURES + [-requests] * FIGURES
+        used: dict[int, int] = {}
+        for place, (side, value) in enumerate(zip(self._sides, values, strict=True)):
+            if value - rounding > best[side]:
+                best[side] = value - rounding
+                used[side] = place
+        self._use = [use * _FADING for use in self._use]
+        for place in used.values():
+            self._use[place] += 1
+        return best[:FIGURES] + [-value for value in best[FIGURES:]]
 
     def learn(self, pool: Array, side: int) -> None:
         """Add the cut that is best for this pool and side, unless it gains nothing."""
@@ -240,8 +236,8 @@ class Cuts:
         if cut @ pool > known + LEAST_GAIN:
             self._keep(side, cut)
 
-    def _places(self, side: int) -> slice:
-        return slice(self._ends[side - 1] if side else 0, self._ends[side])
+    def _places(self, side: int) -> list[int]:
+        return [place for place, of in enumerate(self._sides) if of == side]
 
     def _valid(self, side: int, x: float, y: float, rows: npt.NDArray[np.intp], row_values: Array) -> Array:
         """Return the cut with these slopes that holds in every cell, as near as can be to the searched one."""
@@ -256,13 +252,12 @@ class Cuts:
         if not np.isfinite(cut).all():
             return
         places = self._places(side)
-        if places.stop - places.start < self._capacity:
-            place = places.stop
-            self._table = np.insert(self._table, place, cut, axis=0)
-            self._use = np.insert(self._use, place, 1.0)
-            self._ends[side:] = [end + 1 for end in self._ends[side:]]
+        if len(places) < self._capacity:
+            self._table = np.vstack((self._table, cut))
+            self._sides.append(side)
+            self._use.append(1.0)
         else:
-            place = places.start + int(self._use[places].argmin())
+            place = min(places, key=self._use.__getitem__)
             self._table[place] = cut
             self._use[place] = 1.0
         self._greatest = np.maximum(self._greatest, np.abs(cut))

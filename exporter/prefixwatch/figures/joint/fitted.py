@@ -28,8 +28,8 @@ class Fitted:
     values: Array
     average: tuple[float, ...]
 
-    def glance(self, pool: Sequence[float]) -> list[float]:
-        """Return estimated sums of hit ratio, mostly, fully cached and cold requests of one pool's vector.
+    def glance(self, pool: Sequence[float], requests: float) -> list[float]:
+        """Return estimated sums of hit ratio, mostly, fully cached and cold requests of one pool, of so many requests.
 
         From the average of each pairing: cheaper than reading the pool as a fit does, as good on average. Plain numbers,
         since a pool occupies few buckets. Requests in buckets that the fit does not know are taken to be like the others.
@@ -37,7 +37,7 @@ class Fitted:
         listed = zip(self.rows, self.columns, self.values.tolist(), strict=True)
         pairs = [(i, j, values) for i, j, values in listed if pool[i] and pool[j]]
         counts = _proportional(pool, [(i, j, values[0]) for i, j, values in pairs])
-        requests, known = sum(pool[: self.width]), sum(counts)
+        known = sum(counts)
         if known < 0.5:
             return [requests * value for value in self.average]
         more_prompt, more_cached = pool[-2], pool[-2] - pool[-1]
