@@ -132,6 +132,18 @@ def test_each_kind_of_traffic_is_fitted_apart() -> None:
     assert estimator.figures(None, middle).cold.estimate == 1.0
 
 
+def test_traffic_of_which_no_pool_is_kept_is_left_as_it_was() -> None:
+    estimator = RequestEstimator(block_tokens=32, ring=40)
+    for k in range(30):
+        estimator.observe(pool_of(*[(934, 0)] * (4 + k % 5)))
+    middle = estimator.totals
+    for k in range(60):
+        estimator.observe(pool_of(*[(934, 256)] * (4 + k % 5)))
+    estimator.settle()
+    assert estimator.figures(None, middle).cold.estimate == 1.0
+    assert estimator.figures(middle).cold.estimate < 0.1
+
+
 def test_the_first_token_group_gives_bounds_only() -> None:
     estimator = RequestEstimator(block_tokens=None)
     increment = estimator.observe(pool_of((928, 800), (40, 0), counts=False))

@@ -167,6 +167,8 @@ class Recent:
 
     def _revise(self, numbers: Index, estimates: Array) -> None:
         """Note what is known now of pools, (n,), whose estimates are (n, 4)."""
+        if not len(numbers):
+            return
         kept = np.arange(self._pools.oldest, self.end)
         amounts = self._revised(kept)
         pools = self._pools.vectors(numbers)

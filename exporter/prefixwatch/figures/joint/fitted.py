@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from prefixwatch.figures.joint.bounds import FIGURES
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -16,10 +19,12 @@ _STEPS = 8  # of proportional fitting, as when the pools of a fit are read
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """The pairings of a fit.
+    """The pairings of a fit, and what is known of one request in each.
 
     `rows`, `columns`: places of each pairing's prompt and computed bucket in a pool's vector; `width`: prompt buckets in
-    all. `values`, (k, 12): what `_Pairing` has from its third on. `average`: the figures of any request, (4,).
+    all. `values`, (k, 12): the pairing's share; mean, variance, least and greatest of the prompt; mean, variance and
+    least of the cached tokens; least computed tokens; share of mostly, fully cached and cold requests. `average`: the
+    four figures of any request.
     """
 
     rows: tuple[int, ...]
@@ -34,33 +39,34 @@ class Fitted:
         From the average of each pairing: cheaper than reading the pool as a fit does, as good on average. Plain numbers,
         since a pool occupies few buckets. Requests in buckets that the fit does not know are taken to be like the others.
         """
-        listed = zip(self.rows, self.columns, self.values.tolist(), strict=True)
-        pairs = [(i, j, values) for i, j, values in listed if pool[i] and pool[j]]
-        counts = _proportional(pool, [(i, j, values[0]) for i, j, values in pairs])
+        pairs = [pair for pair in self._pairs() if pool[pair[0]] and pool[pair[1]]]
+        counts = _proportional(pool, pairs)
         known = sum(counts)
         if known < 0.5:
             return [requests * value for value in self.average]
-        more_prompt, more_cached = pool[-2], pool[-2] - pool[-1]
-        prompt_spread = cached_spread = 1e-12
-        for n, (_, _, (_, prompt, prompt_variance, _, _, cached, cached_variance, *_)) in zip(
+        # What the pool's sums exceed the means by is shared out in proportion to the variances.
+        excess, cached_excess = pool[-2], pool[-2] - pool[-1]
+        spread = cached_spread = 1e-12
+        for n, (_, _, _, prompt, variance, _, _, cached, cached_variance, *_) in zip(counts, pairs, strict=True):
+            excess -= n * prompt
+            spread += n * variance
+            cached_excess -= n * cached
+            cached_spread += n * cached_variance
+        excess, cached_excess = excess / spread, cached_excess / cached_spread
+        figures = [0.0] * FIGURES
+        for n, (_, _, _, prompt, variance, low, high, cached, cached_variance, least, computed, *shares) in zip(
             counts, pairs, strict=True
         ):
-            more_prompt -= n * prompt
-            more_cached -= n * cached
-            prompt_spread += n * prompt_variance
-            cached_spread += n * cached_variance
-        more_prompt /= prompt_spread
-        more_cached /= cached_spread
-        figures = [0.0, 0.0, 0.0, 0.0]
-        for n, (_, _, values) in zip(counts, pairs, strict=True):
-            _, prompt, prompt_variance, low, high, cached, cached_variance, least, computed, mostly, full, cold = values
-            prompt = min(max(prompt + prompt_variance * more_prompt, low), high)
-            cached = min(max(cached + cached_variance * more_cached, least), prompt - min(computed, prompt))
-            figures[0] += n * cached / prompt
-            figures[1] += n * mostly
-            figures[2] += n * full
-            figures[3] += n * cold
+            length = min(max(prompt + variance * excess, low), high)
+            most = length - min(computed, length)
+            figures[0] += n * min(max(cached + cached_variance * cached_excess, least), most) / length
+            for k, share in enumerate(shares, start=1):
+                figures[k] += n * share
         return [figure * requests / known for figure in figures]
+
+    def _pairs(self) -> Iterator[tuple[Any, ...]]:
+        """Return row, column and values of each pairing in one tuple."""
+        return zip(self.rows, self.columns, *self.values.T.tolist(), strict=True)
 
     def spread_over(self, rows: Index, columns: Index) -> Array:
         """Return the shares as a joint distribution of other occupied buckets, (rows, columns)."""
@@ -70,18 +76,18 @@ class Fitted:
         return whole[np.ix_(rows, self.width + columns)]
 
 
-def _proportional(pool: Sequence[float], pairs: Sequence[tuple[int, int, float]]) -> list[float]:
+def _proportional(pool: Sequence[float], pairs: Sequence[tuple[Any, ...]]) -> list[float]:
     """Return the requests of each pairing, fitted to the margins as `pairing.pair_counts` does."""
-    along = {i: 1.0 for i, _, _ in pairs}
-    across = {j: 1.0 for _, j, _ in pairs}
+    along = {pair[0]: 1.0 for pair in pairs}
+    across = {pair[1]: 1.0 for pair in pairs}
     # With one bucket on either side, the first step is the last.
     for _ in range(_STEPS if len(along) > 1 and len(across) > 1 else 1):
         sums = dict.fromkeys(along, 0.0)
-        for i, j, share in pairs:
+        for i, j, share, *_ in pairs:
             sums[i] += share * across[j]
         along = {i: pool[i] / total for i, total in sums.items()}
         sums = dict.fromkeys(across, 0.0)
-        for i, j, share in pairs:
+        for i, j, share, *_ in pairs:
             sums[j] += share * along[i]
         across = {j: pool[j] / total for j, total in sums.items()}
-    return [along[i] * share * across[j] for i, j, share in pairs]
+    return [along[i] * share * across[j] for i, j, share, *_ in pairs]
