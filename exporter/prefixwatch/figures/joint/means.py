@@ -13,7 +13,8 @@ from prefixwatch.figures.joint.pairing import Margins, Pairs
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
 
-_ROUNDS = 4  # of means and variances in turn; more do not make the estimates better
+_PROMPT_ROUNDS = 8  # of means and variances in turn; fewer miss that all prompts of a bucket are equally long
+_ROUNDS = 4  # of the computed and cached ones; more do not make the estimates better
 _PAIR_ROUNDS = 2  # of the pairings, which begin from their buckets
 _RIDGE = 0.02  # requests that a mean's prior weighs: next to nothing, but it settles what the pools leave open
 _KEEP = 1.0  # the same for a pairing's cached tokens, whose prior comes from the bucket means
@@ -43,7 +44,7 @@ def prompt_means(margins: Margins, pairs: Pairs, counts: Array) -> tuple[Array, 
     low[pairs.row], high[pairs.row] = pairs.prompt_low, pairs.prompt_high
     mean = np.sqrt(low * high)
     variance = (0.3 * mean) ** 2
-    for _ in range(_ROUNDS):
+    for _ in range(_PROMPT_ROUNDS):
         mean, variance = _improved(
             margins.prompt, margins.prompt_tokens, mean, variance, ridge=_RIDGE, low=low, high=high
         )
