@@ -38,9 +38,8 @@ class Revisions:
 
     def between(self, first: int, last: int) -> Array:
         """Return the sum over the pools number first (included) to last (not), (12,)."""
-        oldest = max(first, self.begin, self.end - len(self.amounts))
-        numbers = np.arange(oldest - self.begin, min(last, self.end) - self.begin)
-        return np.asarray(np.add.reduce(self.amounts.take(numbers, axis=0, mode="wrap")))
+        rows = self.amounts[max(0, first - self.begin) : max(0, last - self.begin)]
+        return np.asarray(np.add.reduce(rows))
 
 
 class Recent:

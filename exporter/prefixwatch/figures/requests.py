@@ -69,7 +69,10 @@ WIDTH = Total.UPPER + FIGURES
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFigures:
-    """Figures of one window: shares of requests, and a difference of ratios. None: absent, and `reasons` has its name (a field of this class) and why."""
+    """Figures of one window: shares of requests, and a difference of ratios.
+
+    None: absent, and `reasons` has its name (a field of this class) and why.
+    """
 
     requests: int
     token_ratio: float | None
