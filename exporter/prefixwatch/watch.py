@@ -22,7 +22,7 @@ from prefixwatch.figures.savings import COLUMNS, TokenCost, saving, token_cost
 from prefixwatch.figures.standstill import Standstill
 from prefixwatch.figures.windows import Past, Window
 from prefixwatch.page.caveats import Era
-from prefixwatch.page.reading import Reading
+from prefixwatch.page.reading import Counted, Reading
 from prefixwatch.snapshot import EngineFigures
 
 MIN_COVERAGE = 0.9
@@ -85,7 +85,9 @@ class EngineWatch:
         restarted = restarted or (counts and last is not None and _began_anew(last, reading))
         born = _born(last, reading) if last is not None else ()
         peaks = {name: reading.gauges[name] for name in _PEAKS if name in reading.gauges}
-        grown = self.history.add(reading.time, reading.counters, peaks, restarted=restarted, born=born, counts=counts)
+        grown = Counted(
+            self.history.add(reading.time, reading.counters, peaks, restarted=restarted, born=born, counts=counts)
+        )
         if restarted or not counts:
             self.standstill.reset()
             self.was_emptied = False
@@ -182,7 +184,7 @@ class EngineWatch:
             began=self.began or 0.0,
             cost=self.cost,
             thresholds=self.thresholds,
-            held=None if diagnosed is None else self._known_diagnosis(past.seconds(diagnosed), diagnosed, signs),
+            held=None if diagnosed is None else self._known_diagnosis(past.seconds(), diagnosed, signs),
             diagnosed=diagnosed,
         )
         if diagnosed is None or state.held is not None:
@@ -194,7 +196,7 @@ class EngineWatch:
     def _known_diagnosis(
         self, seen: float | None, diagnosed: float, signs: tuple[Hashable, ...]
     ) -> Diagnosis | Absent | None:
-        """Return the diagnosis that needs no look at the figures now; None: one is due."""
+        """Return the diagnosis that needs no look at the figures now; None: one is due. `seen`: for how many seconds."""
         assert self.last is not None
         if seen is None or seen < MIN_COVERAGE * min(_FIRST_DIAGNOSIS_SECONDS, diagnosed):
             return Absent("too little was seen yet for a diagnosis")

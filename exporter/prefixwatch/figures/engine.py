@@ -102,7 +102,7 @@ def window_figures(
     reason of every figure that needs one.
     """
     gauges, config = reading.gauges, reading.config
-    increases = Counted(window.increases if window is not None else {})
+    increases = Counted.of(window.increases if window is not None else {})
     peaks = window.peaks if window is not None else {}
     running = peaks.get("requests_running", 0.0)
     pool = eviction.pool_tokens(config)

@@ -84,15 +84,16 @@ class Growth:
                 return table[first:last, columns[0]].astype(np.float64)
         return np.zeros(last - first)
 
-    def merged(self, starts: Places, count: int, *, room: int) -> "Growth":
-        """Return rows that each hold the sum of the `count` rows here from one of `starts` up to the next."""
-        narrow = np.add.reduceat(self.narrow[:count], starts, axis=0, dtype=np.uint64)
-        rows = replace(self, wide=np.add.reduceat(self.wide[:count], starts, axis=0))
-        is_great = np.asarray((narrow >= 2**32).any(axis=0))
+    def merged(self, kept: Places, dropped: Places, into: Places, *, room: int) -> "Growth":
+        """Return the rows that are `kept`, with each of the `dropped` ones added to that number `into` of them."""
+        narrow, wide = self.narrow[kept].astype(np.uint64), self.wide[kept]
+        np.add.at(narrow, into, self.narrow[dropped])
+        np.add.at(wide, into, self.wide[dropped])
+        rows, is_great = self, np.asarray((narrow >= 2**32).any(axis=0))
         if is_great.any():
-            rows = replace(rows, narrow=narrow)._widened(is_great)
-            narrow = rows.narrow
-        return replace(rows, narrow=longer(narrow.astype(np.uint32), room), wide=longer(rows.wide, room))
+            rows = self._widened(is_great)
+            narrow, wide = narrow[:, ~is_great], np.concatenate((wide, narrow[:, is_great]), axis=1)
+        return replace(rows, narrow=longer(narrow.astype(np.uint32), room), wide=longer(wide, room))
 
     def _with_columns(self, moved: NDArray[np.bool_]) -> "Growth":
         """Return rows with a narrow column for those of the still counters that `moved`."""

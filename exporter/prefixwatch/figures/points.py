@@ -92,16 +92,21 @@ class Points:
         There is one in a `fineness`-th of the shortest span that reaches back to it. One point older than the longest
         span stays, for its start to be placed. The newest stays. `room`: for so many more there will be space.
         """
-        kept = self._needed(spans, fineness)
-        starts = np.array([kept[0], *(place + 1 for place in kept[:-1])])
+        kept = np.array(self._needed(spans, fineness))
+        is_dropped = np.arange(self.count) > kept[0]
+        is_dropped[kept] = False
+        dropped = np.flatnonzero(is_dropped)
+        into = kept.searchsorted(dropped)
+        peaks = self.peaks[kept]
+        np.maximum.at(peaks, into, self.peaks[dropped])
         return replace(
             self,
             count=len(kept),
             times=self.times[kept],
             known=self.known[kept],
-            growth=self.growth.merged(starts, self.count, room=len(kept) + room),
+            growth=self.growth.merged(kept, dropped, into, room=len(kept) + room),
             ledgers=self.ledgers[kept],
-            peaks=np.maximum.reduceat(self.peaks[: self.count], starts, axis=0),
+            peaks=peaks,
         )._with_room(len(kept) + room)
 
     def _needed(self, spans: Sequence[float], fineness: int) -> list[int]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefixwatch.figures.points import NOT_READ, Points
+from prefixwatch.page.reading import Counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class Past:
         points, start, known = self.points, self.points.time(first), int(self.points.known[last])
         grown = points.growth.between(first + 1, last + 1)[:known]
         is_known = self.last_grown[:known] > start
-        increases = dict(zip(itertools.compress(self.names, is_known), grown[is_known].tolist(), strict=True))
+        increases = Counted(zip(itertools.compress(self.names, is_known), grown[is_known].tolist(), strict=True))
         peaks = points.peaks[first + 1 : last + 1].max(axis=0).tolist()
         return Window(
             start=start,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import sub
@@ -118,9 +118,14 @@ class Counted(dict[str, float]):
 
     __slots__ = ("groups",)
 
-    def __init__(self, counters: Mapping[str, float]) -> None:
+    def __init__(self, counters: Mapping[str, float] | Iterable[tuple[str, float]]) -> None:
         super().__init__(counters)
-        self.groups = _groups(tuple(counters))
+        self.groups = _groups(tuple(self))
+
+    @classmethod
+    def of(cls, counters: Mapping[str, float]) -> "Counted":
+        """Return these counters themselves where they are such, else a copy."""
+        return counters if isinstance(counters, Counted) else cls(counters)
 
 
 def histogram_of(counters: Mapping[str, float], quantity: str) -> Histogram | None:
