@@ -198,10 +198,6 @@ class TargetState:
     engines: tuple[EngineState, ...]
     channels: tuple[ChannelStatus, ...] = ()
 
-    def trends(self, seconds: float, count: int) -> dict[tuple[str, str], list[float | None]]:
-        """Return each engine's token hit ratio in steps, oldest first, by (model name, engine)."""
-        return {_key(engine.reading): engine.trend(seconds, count) for engine in self.engines}
-
     def snapshot(self, seconds: float | None = None, *, is_up: bool = True) -> TargetSnapshot:
         """Return the target's figures over the last `seconds`, or over everything seen."""
         page = self.page

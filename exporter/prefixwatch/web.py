@@ -153,13 +153,11 @@ async def _index(request: web.Request) -> web.Response:
     )
 
     def render() -> str:
-        span, steps = overview.trend_scale(statuses, config)
         shown = overview.overview_of(
             statuses,
             config=config,
             time=now,
-            trend_span=span,
-            trends={status.state.target: status.state.trends(span, steps) for status in statuses},
+            trend=overview.trend_scale(statuses, config),
             choice=choice,
             is_discovered=poller.discovery.is_done,
             is_targets_file_good=poller.discovery.is_file_good,

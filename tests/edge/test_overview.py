@@ -255,7 +255,9 @@ def test_why_there_is_no_ratio_is_not_said_again_for_each_window():
 
 
 def test_trend_is_drawn_with_words_for_it():
-    view = EngineView(figures=figures(token_hit_ratio=0.5, hit_ratio_ceiling=SHARE), trend=[None, 0.25, 0.5, None, 0.4])
+    view = EngineView(
+        figures=figures(token_hit_ratio=0.5, hit_ratio_ceiling=SHARE), trend_of=lambda: [None, 0.25, 0.5, None, 0.4]
+    )
     made = page(target(view))
     label = "Token hit ratio over the last 1h: between 25.0 % and 50.0 %, last 40.0 %; unknown in 2 of 5 steps"
     assert label in drawn(made)
@@ -266,7 +268,7 @@ def test_trend_is_drawn_with_words_for_it():
 
 @pytest.mark.parametrize("trend", [(), (None, None)])
 def test_no_trend_is_no_drawing(trend):
-    assert "<figure" not in page(target(EngineView(figures=figures(), trend=trend)))
+    assert "<figure" not in page(target(EngineView(figures=figures(), trend_of=lambda: trend)))
 
 
 def test_diagnosis_names_cause_confidence_evidence_and_next_steps():
@@ -316,7 +318,7 @@ def test_diagnosis_names_cause_confidence_evidence_and_next_steps():
 def test_target_without_engines(changes, state, expected):
     watch = TargetWatch("gpu-7:8000")
     watch.fail("no connection: refused") if changes["is_up"] is not None else None
-    seen = view(status_of(watch, **changes), window=300.0, windows=(), trends={})
+    seen = view(status_of(watch, **changes), window=300.0, windows=(), trend=(Duration(300), 4))
     assert seen.state is state
     text = shown(seen)
     assert "gpu-7:8000" in text
@@ -328,7 +330,7 @@ def test_late_target_keeps_its_figures_and_says_how_old_they_are():
     watch = watched("idle")
     watch.fail("no whole answer within 4 s")
     late = status_of(watch, missed=1, last_success=NOW - 7, errors={"timeout": 1})
-    text = shown(view(late, window=300.0, windows=(), trends={}))
+    text = shown(view(late, window=300.0, windows=(), trend=(Duration(300), 4)))
     assert "◆ late" in text
     assert "No whole answer within 4 s. Last answer 7 s ago. The figures are those of its last answer." in text
     assert "token hit ratio" in text
@@ -350,7 +352,10 @@ def test_page_without_targets(changes, expected):
 
 def fleet(count: int = 100) -> list[TargetView]:
     many = [
-        target(EngineView(figures=figures(token_hit_ratio=0.9 - i / 1100), trend=(0.1, 0.2)), target=f"gpu-{i:03}:8000")
+        target(
+            EngineView(figures=figures(token_hit_ratio=0.9 - i / 1100), trend_of=lambda: (0.1, 0.2)),
+            target=f"gpu-{i:03}:8000",
+        )
         for i in reversed(range(count))
     ]
     many[50] = target(target="down:8000", is_up=False, state=State.STALE, error="no connection")
@@ -435,7 +440,7 @@ def filled(text: str, **changes: object) -> TargetView:
         prompt_tokens_by_source={f".{text}": 3.0, "computed": 1.0},
         diagnosis=Diagnosis(cause=text, confidence=text, evidence=(text,), next_steps=(text,)),
     )
-    engine = EngineView(figures=known, trend=(0.1, None, 0.2), by_window={"1m": known})
+    engine = EngineView(figures=known, trend_of=lambda: (0.1, None, 0.2), by_window={"1m": known})
     names = {"target": text, "release": f".{text}", "dialect": text, "labels": {text: text}, "caveats": (f".{text}",)}
     return target(engine, **names, error=f".{text}", state=State.LATE, last_success=NOW - 5, **changes)
 
@@ -477,7 +482,9 @@ def test_nothing_comes_from_elsewhere_and_policy_allows_just_what_is_inline():
 
 def test_headings_and_labels_for_those_who_do_not_see_the_page():
     made = Parsed(
-        page(*(target(EngineView(figures=figures(token_hit_ratio=0.4), trend=(0.1,)), target=t) for t in "ab"))
+        page(
+            *(target(EngineView(figures=figures(token_hit_ratio=0.4), trend_of=lambda: (0.1,)), target=t) for t in "ab")
+        )
     )
     elements = made.elements
     assert [element for element, _ in elements].count("h1") == 1
@@ -534,7 +541,7 @@ def test_many_engines_get_fewer_steps():
 def test_figures_by_window_are_made_for_what_is_shown_in_full():
     statuses = [status_of(watched("healthy", name=f"t{i}")) for i in range(9)]
     config = Config()
-    of = overview_of(statuses, config=config, time=NOW, trend_span=Duration(60), trends={}, choice=Choice(target="t3"))
+    of = overview_of(statuses, config=config, time=NOW, trend=(Duration(60), 4), choice=Choice(target="t3"))
     assert [bool(target.engines[0].by_window) for target in of.targets].index(True) == 3
     assert sum(bool(target.engines[0].by_window) for target in of.targets) == 1
 

@@ -384,15 +384,15 @@ def test_a_target_that_fails_says_why() -> None:
     assert watch.error is None
 
 
-def test_trends_step_by_step() -> None:
+def test_a_trend_step_by_step() -> None:
     ratios = [0.75, 0.75, 0.0, 0.5]
     hits, pages = 0.0, [at(1000, 10)]
     for step, ratio in enumerate(ratios):
         hits += 1000 * ratio
         pages.append(at(1005 + 5 * step, 15 + 5 * step, hit_tokens=1500 + hits))
-    state = watched(*pages).state()
-    assert state.trends(20.0, 4) == {("m", "0"): pytest.approx(ratios)}
-    assert state.trends(40.0, 8)["m", "0"][:4] == [None] * 4, "nothing was read then"
+    (engine,) = watched(*pages).state().engines
+    assert engine.trend(20.0, 4) == pytest.approx(ratios)
+    assert engine.trend(40.0, 8)[:4] == [None] * 4, "nothing was read then"
 
 
 @pytest.mark.parametrize(("created", "age"), [(900.0, 100.0), (1005.0, 0.0), (None, None)])

@@ -80,13 +80,12 @@ def _lead(figures: EngineFigures, overview: Overview) -> Iterator[Markup]:
 
 
 def _trend(engine: EngineView, overview: Overview) -> Markup | None:
-    if not any(value is not None for value in engine.trend):
+    trend = engine.trend_of()
+    if not any(value is not None for value in trend):
         return None
     ceiling = engine.figures.hit_ratio_ceiling
     limit = None if isinstance(ceiling, Absent) else ceiling
-    drawing = charts.sparkline(
-        engine.trend, label=f"Token hit ratio over the last {overview.trend_span}", ceiling=limit
-    )
+    drawing = charts.sparkline(trend, label=f"Token hit ratio over the last {overview.trend_span}", ceiling=limit)
     dashed = " \N{MIDDLE DOT} dashed: the most these prompt lengths allow" if limit else ""
     return tag(
         "figure",

@@ -89,11 +89,12 @@ def _row(target: TargetView, engine: EngineView | None) -> Markup:
     if engine is None or figures is None:
         return tag("tr", start, tag("td", DASH), [tag("td", class_="wide")] * 4)
     ratio, request = figures.token_hit_ratio, figures.request_hit_ratio
-    is_known = any(value is not None for value in engine.trend)
+    trend = engine.trend_of()
+    is_known = any(value is not None for value in trend)
     cells: tuple[Content, ...] = (
         cause,
         DASH if isinstance(request, Absent) else percent(request.estimate),
-        charts.sparkline(engine.trend, label="Token hit ratio") if is_known else DASH,
+        charts.sparkline(trend, label="Token hit ratio") if is_known else DASH,
         DASH if isinstance(figures.requests, Absent) else f"{figures.requests:,.0f}",
     )
     return tag("tr", start, tag("td", _ratio(ratio)), (tag("td", cell, class_="wide") for cell in cells))

@@ -1,8 +1,9 @@
 """What the page shows: the status of each target, made ready to be drawn. No clock, no I/O."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from prefixwatch.config import Config
 from prefixwatch.figures.figure import Absent
@@ -23,10 +24,9 @@ _ALL_STEPS = 4000
 
 _MIN_REFRESH = Duration(2)
 
-EngineKey = tuple[str, str]
 """Model name and engine."""
 
-Trends = Mapping[EngineKey, Sequence[float | None]]
+Trend = Sequence[float | None]
 
 
 class State(StrEnum):
@@ -44,12 +44,13 @@ class State(StrEnum):
 class EngineView:
     """One engine: its figures over the page's window as far as it was seen, and over each window that was.
 
-    `trend`: the token hit ratio in steps, oldest first, None where nothing is known.
+    `trend_of` gives the token hit ratio in steps, oldest first, None where nothing is known: of a thousand engines only
+    some are drawn.
     """
 
     figures: EngineFigures
     by_window: Mapping[str, EngineFigures] = field(default_factory=dict)
-    trend: Sequence[float | None] = ()
+    trend_of: Callable[[], Trend] = tuple
 
     @property
     def cause(self) -> str | None:
@@ -107,13 +108,12 @@ def overview_of(
     *,
     config: Config,
     time: float,
-    trend_span: Duration,
-    trends: Mapping[str, Trends],
+    trend: tuple[Duration, int],
     choice: Choice = Choice(),
     is_discovered: bool = True,
     is_targets_file_good: bool | None = None,
 ) -> Overview:
-    """Return what there is to show of all targets. `trends` by target and engine."""
+    """Return what there is to show of all targets. `trend`: over which window to draw one, and in how many steps."""
     is_list = _engines(statuses) > MAX_IN_FULL
     targets = []
     for status in statuses:
@@ -124,14 +124,14 @@ def overview_of(
                 status,
                 window=config.diagnosis_window,
                 windows=() if is_brief else config.windows,
-                trends=trends.get(name, {}),
+                trend=trend,
             )
         )
     return Overview(
         targets=targets,
         time=time,
         window=config.diagnosis_window,
-        trend_span=trend_span,
+        trend_span=trend[0],
         refresh=max(config.poll_interval, _MIN_REFRESH),
         choice=choice,
         is_discovered=is_discovered,
@@ -144,21 +144,21 @@ def view(
     *,
     window: float,
     windows: Collection[Duration],
-    trends: Trends,
+    trend: tuple[Duration, int],
 ) -> TargetView:
     """Return what a status says to a person: figures over `window`, and levels over each of `windows`."""
     snapshot = status.snapshot(window)
     states = {(one.reading.model_name, one.reading.engine): one for one in status.state.engines}
     engines = []
     for figures in snapshot.engines:
-        key = (figures.model_name, figures.engine)
-        by_window = {str(span): states[key].figures(span, require_coverage=True) for span in windows}
-        engines.append(EngineView(figures=figures, by_window=by_window, trend=trends.get(key, ())))
-    state = _state(status, has_engines=bool(engines))
+        state = states[figures.model_name, figures.engine]
+        by_window = {str(span): state.figures(span, require_coverage=True) for span in windows}
+        engines.append(EngineView(figures=figures, by_window=by_window, trend_of=partial(state.trend, *trend)))
+    condition = _state(status, has_engines=bool(engines))
     return TargetView(
         snapshot=snapshot,
-        state=state,
-        advice=_advice(state, status),
+        state=condition,
+        advice=_advice(condition, status),
         last_success=status.last_success,
         engines=tuple(engines),
     )
