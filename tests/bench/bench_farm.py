@@ -1,14 +1,15 @@
 """A farm of engines, polled by one exporter, beside it a real Prometheus scraping the same pages.
 
-    python tests/bench/bench_farm.py [--engines 1000] [--minutes 10] [--interval 5] [--no-prometheus]
+    python tests/bench/bench_farm.py [--engines 1000] [--minutes 10] [--asked 3] [--interval 5] [--no-prometheus]
 
-The engines are those of farm.py: pages of recorded traces, about 700 lines, whose numbers move. Meanwhile
-`/metrics` is scraped every 15 s, the page and the JSON are asked for each minute, and `/healthz` ten times a second,
-whose slowest answer says how long the event loop stood still at most. At the end what the exporter says of each engine is
-held against what the farm served: counters, and the token hit ratio of the shortest window. Exit 1 where that differs.
+The engines are those of farm.py: pages of recorded traces, about 700 lines, whose numbers move. First the exporter only
+polls, as Prometheus only scrapes, and `/healthz` is asked for twice a second, whose slowest answer says how long the event
+loop stood still at most. In the `--asked` minutes after that `/metrics` is scraped every 15 s, and the page and the JSON
+are asked for each minute. At the end what the exporter says of each engine is held against what the farm served: counters,
+and the token hit ratio of the shortest window. Exit 1 where that differs.
 
-Figures are of the time after the first minute (or a fifth of the time), when all engines are known; CPU is that of the
-whole process, as a share of one core.
+The first minute (or a fifth of the time), until all engines are known, is left out; CPU is that of the whole process, as a
+share of one core.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from farm import address_of
 from processes import Usage, free_port, running
 from prometheus_client.parser import text_string_to_metric_families
 
-SCRAPE_SECONDS, LOOK_SECONDS, PROBE_SECONDS = 15.0, 60.0, 0.1
+SCRAPE_SECONDS, LOOK_SECONDS, PROBE_SECONDS = 15.0, 60.0, 0.5
 FILES_PER_ENGINE, OTHER_FILES = 6, 500
 WINDOWS = ("1m", "5m", "1h")
 SLACK, NEWEST = 2.0, 8
@@ -47,7 +48,6 @@ class Watched:
 
     answers: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     sizes: dict[str, int] = field(default_factory=dict)
-    stalls: list[float] = field(default_factory=list)
     usages: dict[str, list[Usage]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -55,6 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--asked", type=float, default=3.0)
     parser.add_argument("--interval", type=float, default=5.0)
     parser.add_argument("--no-prometheus", action="store_true")
     sys.exit(asyncio.run(run(parser.parse_args())))
@@ -67,11 +68,13 @@ async def run(options: argparse.Namespace) -> int:
         async with started(options, Path(folder)) as (pids, farm, exporter):
             timeout = aiohttp.ClientTimeout(total=120)
             async with aiohttp.ClientSession(timeout=timeout) as client:
-                watched = await watch(client, exporter, pids, seconds=60 * options.minutes)
+                seconds = 60 * options.minutes
+                polled = await watch(client, exporter, pids, seconds=seconds, warm_up=min(60.0, seconds / 5))
+                asked = await watch(client, exporter, pids, seconds=60 * options.asked, asks=True)
                 told = await said(client, exporter)
                 served = await fetched(client, f"{farm}/served")
     faults = list(wrong(served, *told))
-    print_table(options, watched, served)
+    print_tables(options, polled, asked, served)
     for fault in faults[:10]:
         print(f"WRONG  {fault}")
     print(f"truth: {len(served)} engines, {len(faults)} faults")
@@ -118,10 +121,17 @@ async def started(options: argparse.Namespace, folder: Path) -> AsyncIterator[tu
         yield pids, f"http://127.0.0.1:{port}", f"http://{listen}"
 
 
-async def watch(client: aiohttp.ClientSession, url: str, pids: Mapping[str, int], *, seconds: float) -> Watched:
-    """Ask the exporter as Prometheus and people would, and sample what the processes use."""
+async def watch(
+    client: aiohttp.ClientSession,
+    url: str,
+    pids: Mapping[str, int],
+    *,
+    seconds: float,
+    warm_up: float = 0.0,
+    asks: bool = False,
+) -> Watched:
+    """Sample what the processes use; `asks`: and ask the exporter as Prometheus and people would."""
     watched = Watched()
-    warm_up = min(60.0, seconds / 5)
     begin = time.monotonic()
 
     async def every(period: float, *paths: str) -> None:
@@ -141,12 +151,10 @@ async def watch(client: aiohttp.ClientSession, url: str, pids: Mapping[str, int]
                 watched.usages[name].append(Usage.of(pid))
             await asyncio.sleep(5.0)
 
-    await asyncio.gather(
-        every(SCRAPE_SECONDS, "/metrics"),
-        every(LOOK_SECONDS, "/", "/api/v1/status"),
-        every(PROBE_SECONDS, "/healthz"),
-        sample(),
-    )
+    wanted = [every(PROBE_SECONDS, "/healthz"), sample()]
+    if asks:
+        wanted += every(SCRAPE_SECONDS, "/metrics"), every(LOOK_SECONDS, "/", "/api/v1/status")
+    await asyncio.gather(*wanted)
     return watched
 
 
@@ -200,25 +208,28 @@ def possible_ratios(pages: Sequence[tuple[float, float, float]], length: float) 
     ]
 
 
-def print_table(options: argparse.Namespace, watched: Watched, served) -> None:
-    cores = {name: Usage.cores(usages) for name, usages in watched.usages.items()}
-    print(f"{options.engines} engines, every {options.interval:g} s, {options.minutes:g} minutes; three windows;"
+def print_tables(options: argparse.Namespace, polled: Watched, asked: Watched, served) -> None:
+    print(f"{options.engines} engines, every {options.interval:g} s, three windows;"
           f" load of the machine {os.getloadavg()[1]:.1f} on {os.cpu_count()} cores")  # fmt: skip
-    print(f"{'process':12} {'cores':>7} {'MB then':>8} {'MB now':>8} {'MB an hour':>11}")
+    gaps = [b[0] - a[0] for by_client in served.values() for a, b in pairwise(by_client.get("python", []))]
+    print(f"polls: {len(gaps) + len(served)}; the longest time between two of an engine: {max(gaps):.2f} s;"
+          f" missed (two intervals without one): {sum(gap > 2 * options.interval for gap in gaps)}")  # fmt: skip
+    print_table(f"{options.minutes:g} minutes, polled alone", polled)
+    print_table(f"{options.asked:g} minutes, asked too", asked)
+
+
+def print_table(title: str, watched: Watched) -> None:
+    cores = {name: Usage.cores(usages) for name, usages in watched.usages.items()}
+    print(f"\n{title:24} {'cores':>7} {'MB then':>8} {'MB now':>8} {'MB an hour':>11}")
     for name, usages in watched.usages.items():
         first, last, slope = usages[0].megabytes, usages[-1].megabytes, Usage.slope(usages)
-        print(f"{name:12} {cores[name]:7.3f} {first:8.0f} {last:8.0f} {slope:11.1f}")
+        print(f"  {name:22} {cores[name]:7.3f} {first:8.0f} {last:8.0f} {slope:11.1f}")
     if "Prometheus" in cores:
-        print(f"CPU of the exporter / Prometheus: {cores['exporter'] / cores['Prometheus']:.2f}")
-    gaps = [b[0] - a[0] for by_client in served.values() for a, b in pairwise(by_client.get("python", []))]
-    polls = len(gaps) + len(served)
-    print(f"polls: {polls}; the longest time between two of an engine: {max(gaps):.2f} s;"
-          f" missed (two intervals without one): {sum(gap > 2 * options.interval for gap in gaps)}")  # fmt: skip
-    print(f"{'asked for':16} {'answers':>7} {'median s':>9} {'longest s':>9} {'kB':>8}")
+        print(f"  CPU of the exporter / Prometheus: {cores['exporter'] / cores['Prometheus']:.2f}")
+    print(f"  {'asked for':22} {'answers':>7} {'median s':>8} {'longest s':>8} {'kB':>11}")
     for path, seconds in watched.answers.items():
-        print(
-            f"{path:16} {len(seconds):7} {statistics.median(seconds):9.3f} {max(seconds):9.3f} {watched.sizes[path] / 1e3:8.0f}"
-        )
+        median, longest, size = statistics.median(seconds), max(seconds), watched.sizes[path] / 1e3
+        print(f"  {path:22} {len(seconds):7} {median:8.3f} {longest:8.3f} {size:11.0f}")
 
 
 if __name__ == "__main__":
