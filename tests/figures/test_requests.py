@@ -15,7 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from prefixwatch.figures.ceiling import cacheable_tokens
 from prefixwatch.figures.pooled import Pool
-from prefixwatch.figures.requests import Method, RequestEstimator, RequestFigures
+from prefixwatch.figures.requests import RequestEstimator
+from prefixwatch.figures.requestsums import Method, RequestFigures
 
 EDGES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 TRACES = pathlib.Path(__file__).parents[1] / "data" / "traces"

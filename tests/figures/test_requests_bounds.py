@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from prefixwatch.figures.ceiling import cacheable_tokens
 from prefixwatch.figures.joint.bounds import FIGURES, SIDES, Cells, Cuts
 from prefixwatch.figures.pooled import Pool
-from prefixwatch.figures.requests import Increment, Method, RequestEstimator
+from prefixwatch.figures.requests import Increment, RequestEstimator
+from prefixwatch.figures.requestsums import Method
 
 Request = tuple[int, int]  # prompt tokens, cached tokens
 Edges = tuple[float, ...]

@@ -15,14 +15,8 @@ from prefixwatch.figures.ceiling import Bounded, cacheable_tokens
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.intervals import grain_of, pool_of
 from prefixwatch.figures.recent import Revisions
-from prefixwatch.figures.requests import (
-    RING,
-    Increment,
-    RequestEstimator,
-    RequestFigures,
-    request_figures,
-    window_sums,
-)
+from prefixwatch.figures.requests import RING, Increment, RequestEstimator
+from prefixwatch.figures.requestsums import RequestFigures, request_figures, window_sums
 from prefixwatch.figures.windows import Window
 from prefixwatch.page.reading import CacheConfig, Reading, histogram_of, parts_of
 
