@@ -21,7 +21,7 @@ from prefixwatch.demo.errors import DemoError
 from prefixwatch.eventstream import EventsError
 from prefixwatch.fetch import Address
 from prefixwatch.listener.webfile import read_terms
-from prefixwatch.page.exposition import PageError
+from prefixwatch.page.lines import PageError
 from prefixwatch.replaying import read_page, replay
 from prefixwatch.settings import ConfigError
 from prefixwatch.snapshot import TargetSnapshot

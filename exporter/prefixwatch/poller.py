@@ -19,8 +19,9 @@ from prefixwatch.fetch import Body, Fetcher, FetchError, session
 from prefixwatch.names import Names
 from prefixwatch.outages import OutageLog
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import NotAPage, PageError, PageReader
+from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.lines import NotAPage, PageError
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.targetwatch import EventFeed, Refused, TargetState, TargetWatch

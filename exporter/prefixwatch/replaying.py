@@ -11,8 +11,9 @@ from prefixwatch.eventtrace import recorded_events
 from prefixwatch.figures.engine import since_start, window_figures
 from prefixwatch.figures.events import CacheEvent, EventTally
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import NotAPage, PageError, PageReader
+from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.lines import NotAPage, PageError
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
 from prefixwatch.targetwatch import Refused, TargetWatch
 from prefixwatch.trace import Scrape, TraceError, scrapes

@@ -19,8 +19,9 @@ from prefixwatch.listener.configuration import WebConfig
 from prefixwatch.listener.credentials import Doorkeeper, Verdict
 from prefixwatch.listener.webfile import Terms
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import Page, PageError, PageReader
+from prefixwatch.page.exposition import Page, PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.lines import PageError
 from prefixwatch.replaying import replay
 from prefixwatch.settings import ConfigError
 from prefixwatch.snapshot import encoded

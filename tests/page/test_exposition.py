@@ -12,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from prefixwatch.page import exposition
 from prefixwatch.page.dialects import is_wanted
-from prefixwatch.page.exposition import NotAPage, Page, PageError, PageReader
+from prefixwatch.page.exposition import Page, PageReader
+from prefixwatch.page.lines import NotAPage, PageError
 from prefixwatch.trace import scrapes
 
 DATA = Path(__file__).parents[1] / "data"

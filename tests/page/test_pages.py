@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefixwatch.page.dialects import NAMES, PREFIXES, is_wanted
-from prefixwatch.page.exposition import PageError, PageReader
+from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
+from prefixwatch.page.lines import PageError
 from prefixwatch.replaying import read_page
 from prefixwatch.snapshot import encoded
 from prefixwatch.targetwatch import Refused, TargetWatch

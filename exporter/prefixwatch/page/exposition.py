@@ -10,12 +10,12 @@ The text is the classic format 0.0.4 or OpenMetrics 1.0
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import compress
 
 from prefixwatch.page.layout import Layout
+from prefixwatch.page.lines import Head, Labels, PageError, declared, plain_name, refuse_other_formats
 
 MAX_LINES = 300_000
 MAX_SERIES = 50_000
@@ -24,38 +24,6 @@ MAX_TEXT_BYTES = 4096
 MAX_BYTES = 32 * 2**20
 
 _BOM = b"\xef\xbb\xbf"
-# Whitespace is that of ASCII throughout: the format knows no other.
-_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_OTHER = re.compile(rf"\s*(?P<name>{_NAME})(?=[\s{{])", re.ASCII)
-_SERIES = re.compile(
-    rf'\s*(?P<name>{_NAME})?(?:\s*\{{(?P<labels>[^"}}]*+(?:{_QUOTED}[^"}}]*+)*+)\}})?', re.DOTALL | re.ASCII
-)
-_LABEL = re.compile(rf"\s*(?:(?P<label>[a-zA-Z_]\w*)\s*=\s*)?(?P<text>{_QUOTED})\s*(?:,|$)", re.DOTALL | re.ASCII)
-_VALUE = re.compile(
-    r"\s+(?P<value>[^\s#]+)(?:\s+(?P<time>[-+0-9.eE]+))?\s*(?P<exemplar>#\s*\{.*)?$", re.DOTALL | re.ASCII
-)
-_NUMBER = re.compile(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
-_DECLARATION = re.compile(rf"#\s*(?P<kind>HELP|TYPE)\s+(?P<name>{_NAME})(?:\s+(?P<text>.*))?$", re.DOTALL | re.ASCII)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_JSON = re.compile(rb'[\[{]\s*(?:"[^"]*"\s*:|[\[\]{}]|$)')
-
-
-class PageError(Exception):
-    """A page that cannot be read: what is wrong and, where a line is at fault, which (from 1)."""
-
-    def __init__(self, fault: str, line: int | None = None) -> None:
-        super().__init__(fault)
-        self.fault = fault
-        self.line = line
-
-    def __str__(self) -> str:
-        """Return the fault with its line."""
-        return self.fault if self.line is None else f"line {self.line}: {self.fault}"
-
-
-class NotAPage(PageError):
-    """The body is no page of metrics at all: HTML, JSON, something binary."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +31,7 @@ class Series:
     """A wanted series; its labels stand in order of their names. Identity compares."""
 
     name: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +71,7 @@ class PageReader:
         self._wanted = wanted
         self._known: dict[bytes, Series | _Declaration | None] = {}
         self._known_bytes = 0
-        self._interned: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        self._interned: dict[tuple[str, Labels], Series] = {}
         self._layouts: dict[tuple[bool, int, bytes], tuple[Layout, Page]] = {}
 
     def read(self, body: bytes, *, is_openmetrics: bool = False) -> Page:
@@ -130,7 +98,7 @@ class PageReader:
         if b"# EOF" in body:
             is_ended, unended = _ends(lines, unended)
         if unended.strip() and not any(line.strip() for line in lines):
-            _refuse_other_formats(unended, len(lines) + 1)
+            refuse_other_formats(unended, len(lines) + 1)
         page, is_known = self._page(lines)
         page = replace(page, is_cut=bool(unended.strip()) or (is_openmetrics and not is_ended))
         if is_known and not page.is_cut:
@@ -217,8 +185,8 @@ class PageReader:
             return None
         if stripped[:1] == b"#":
             return self._learn_comment(line, head)
-        other = _OTHER.match(line.decode("utf-8", "replace"))
-        if other and not self._wanted(other["name"]):
+        name = plain_name(line)
+        if name and not self._wanted(name):
             if head.strip():  # else the name stands behind it
                 self._learn_text(head, None)
             return None
@@ -230,37 +198,23 @@ class PageReader:
             self._known_bytes += len(head)
 
     def _learn_comment(self, line: bytes, head: bytes) -> _Declaration | None:
-        match = _DECLARATION.match(line.decode("utf-8", "replace").strip())
-        meaning = None
-        if match and self._wanted(match["name"]):
-            meaning = _Declaration(line, match["kind"], match["name"], match["text"] or "")
+        found, meaning = declared(line), None
+        if found and self._wanted(found[1]):
+            meaning = _Declaration(line, *found)
         if len(head.split(None, 3)) > 2:  # else the name itself may be what differs
             self._learn_text(head, meaning)
         return meaning
 
     def _learn_sample(self, line: bytes, head: bytes) -> tuple[Series, float] | None:
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            _refuse_other_formats(line)
-            raise PageError(f"not UTF-8 at byte {error.start}") from None
-        match = _SERIES.match(text)
-        end = match.end() if match else 0
-        if match is None or not text[:end].strip() or not text[end : end + 1].isspace():
-            _refuse_other_formats(line)
-            raise PageError(f"neither a comment nor a sample: {_shown(text)}")
-        name, labels = _name_and_labels(match["name"], match["labels"] or "", text)
-        if not self._wanted(name):
+        read = Head.of(line)
+        if not self._wanted(read.name):
             return None
-        rest = _VALUE.match(text, end)
-        if rest is None:
-            raise PageError(f"no value, or something behind it: {_shown(text)}")
-        value = _number(rest["value"], text)
-        series = self._interned.get((name, labels))
+        value = read.value()
+        series = self._interned.get((read.name, read.labels))
         if series is None:
-            series = self._interned[name, labels] = Series(name, labels)
+            series = self._interned[read.name, read.labels] = Series(read.name, read.labels)
             self._known_bytes += len(line)
-        if head == text[:end].encode():  # else a timestamp or the like stands behind the value
+        if head == read.text[: read.end].encode():  # else a timestamp or the like stands behind the value
             self._learn_text(head, series)
         return series, value
 
@@ -285,9 +239,9 @@ class PageReader:
 
     def _other_names(self, lines: list[bytes]) -> Iterator[str]:
         for line in lines:
-            match = _OTHER.match(line.decode("utf-8", "replace"))
-            if match and not self._wanted(match["name"]):
-                yield match["name"]
+            name = plain_name(line)
+            if name and not self._wanted(name):
+                yield name
 
 
 def _start(line: bytes) -> bytes:
@@ -304,53 +258,3 @@ def _ends(lines: list[bytes], unended: bytes) -> tuple[bool, bytes]:
     if any(line.strip() for line in lines[marks[0] :]) or unended.strip():
         raise PageError("text after # EOF: are two pages glued together?", marks[0] + 1)
     return True, b""
-
-
-def _name_and_labels(name: str | None, inside: str, line: str) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Read the labels, and the name where it stands quoted among them (UTF-8 names)."""
-    labels: dict[str, str] = {}
-    inside = inside.rstrip()
-    at = 0
-    while at < len(inside):
-        pair = _LABEL.match(inside, at)
-        if pair is None or (pair["label"] is None and name is not None) or pair["label"] in labels:
-            raise PageError(f"broken labels: {_shown(line)}")
-        text = _unescaped(pair["text"][1:-1])
-        if pair["label"] is None:
-            name = text
-        else:
-            labels[pair["label"]] = text
-        at = pair.end()
-    if name is None:
-        raise PageError(f"a sample without a name: {_shown(line)}")
-    return name, tuple(sorted(labels.items()))
-
-
-def _refuse_other_formats(line: bytes, number: int | None = None) -> None:
-    start = line.lstrip()[:200]
-    if start[:1] == b"<":
-        raise NotAPage("this is HTML or XML, not a page of metrics", number)
-    if _JSON.match(start):
-        raise NotAPage("this is JSON, not a page of metrics", number)
-    if start[:2] == b"\x1f\x8b":
-        raise NotAPage("this is compressed (gzip): decompress it first", number)
-
-
-def _number(text: str, line: str) -> float:
-    """Read a value. Python would take 1_000 and other scripts' digits, the format does not."""
-    if not _NUMBER.fullmatch(text):
-        raise PageError(f'"{_shown(text)[:40]}" is not a number: {_shown(line)}')
-    return float(text)
-
-
-def _unescaped(text: str) -> str:
-    """Undo the three escapes of a label value: backslash, quote and newline."""
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(lambda m: {"n": "\n", "\\": "\\", '"': '"'}.get(m[1], m[0]), text)
-
-
-def _shown(line: str) -> str:
-    """Shorten a line for an error message, with what could confuse a terminal made visible."""
-    text = ascii(line.strip())[1:-1]
-    return text if len(text) <= 80 else text[:77] + "..."
