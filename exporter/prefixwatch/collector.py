@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from prefixwatch import __version__
 from prefixwatch.diagnosis import CONFIDENCE, Cause, Diagnosis
 from prefixwatch.discovery import DnsName
+from prefixwatch.enginestate import EngineState
 from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.families import Families, Labels, MetricFamilies, TextFamilies
 from prefixwatch.figures.engine import WindowFigures
@@ -23,7 +24,6 @@ from prefixwatch.figures.residency import QUANTILES, Residency
 from prefixwatch.page.reading import parts_of
 from prefixwatch.poller import TargetStatus
 from prefixwatch.settings import Duration
-from prefixwatch.watch import EngineState
 
 _BY_SOURCE = "prompt_tokens_by_source"
 

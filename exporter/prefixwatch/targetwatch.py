@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prefixwatch.diagnosis import Hold, Thresholds
+from prefixwatch.enginestate import EngineState
 from prefixwatch.eventchannel import ChannelStatus
 from prefixwatch.figures.events import EventTally
 from prefixwatch.page.caveats import Era
 from prefixwatch.page.reading import PageReading, Reading
 from prefixwatch.processes import Processes, Verdict
 from prefixwatch.snapshot import TargetSnapshot
-from prefixwatch.watch import EngineState, EngineWatch
+from prefixwatch.watch import EngineWatch
 
 ACCEPT_AFTER = 3
 """Pages in a row that lack what was there before, until that counts as the engine's new shape."""

@@ -6,9 +6,9 @@ from coherence import contradictions
 from faults.soakedline import Line
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
+from prefixwatch.enginestate import EngineState
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.poller import TargetStatus
-from prefixwatch.watch import EngineState
 
 _EXPORT_EVERY = 7
 _SHOWN = 3

@@ -10,12 +10,12 @@ from faults.truth import Truth
 from prefixwatch.demo.offline import EPOCH
 from prefixwatch.demo.scenarios import SCENARIOS, TOUR
 from prefixwatch.demo.standin import StandIn
+from prefixwatch.enginestate import EngineState
 from prefixwatch.figures.figure import Estimate
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.targetwatch import TargetWatch
-from prefixwatch.watch import EngineState
 
 EACH = 25
 SPAN = 20.0

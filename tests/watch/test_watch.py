@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from prefixwatch.diagnosis import Cause, Diagnosis
+from prefixwatch.enginestate import engine_age
 from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.page.reading import PageReading
 from prefixwatch.snapshot import EngineFigures
 from prefixwatch.targetwatch import ACCEPT_AFTER, SEVERAL_ENGINES, Refused, TargetWatch
-from prefixwatch.watch import engine_age
 from readings import BORN, CONFIG, histogram, page, reading
 
 EDGES = (10.0, 100.0, 1000.0)

@@ -20,6 +20,9 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _JSON = re.compile(rb'[\[{]\s*(?:"[^"]*"\s*:|[\[\]{}]|$)')
 
 
+Labels = tuple[tuple[str, str], ...]
+
+
 class PageError(Exception):
     """A page that cannot be read: what is wrong and, where a line is at fault, which (from 1)."""
 
@@ -35,9 +38,6 @@ class PageError(Exception):
 
 class NotAPage(PageError):
     """The body is no page of metrics at all: HTML, JSON, something binary."""
-
-
-Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
