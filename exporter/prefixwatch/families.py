@@ -77,9 +77,9 @@ class MetricFamilies(Families):
             )
         values = [value for _, value in labels.values]
         if isinstance(family, CounterMetricFamily):
-            family.add_metric(values, value, created=created)
+            family.add_metric(values, float(value), created=created)
         else:
-            family.add_metric(values, value)
+            family.add_metric(values, float(value))
 
     def filled(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yield the families that have samples."""

@@ -51,6 +51,12 @@ def test_real_targets(names: list[str] | None, *, is_openmetrics: bool) -> None:
     assert collector.text(is_openmetrics=is_openmetrics, names=names) == expected
 
 
+def test_a_family_of_the_library_holds_numbers_too() -> None:
+    collector = StatusCollector(lambda: [status_of(watched("healthy"))], windows=Config().windows)
+    values = {type(sample.value) for family in collector.collect() for sample in family.samples}
+    assert values == {float}, "True would be written as that word"
+
+
 @given(
     samples=st.lists(
         st.tuples(
