@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 from prefixwatch.diagnosis import Diagnosis, EventEvidence, Thresholds, diagnose
 from prefixwatch.figures import ratios
-from prefixwatch.figures.engine import (
-    NO_EVENTS,
-    WindowFigures,
-    may_retry,
-    window_figures,
-)
+from prefixwatch.figures.engine import NO_EVENTS, WindowFigures, may_retry, window_figures
 from prefixwatch.figures.events import EventFigures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.requestlevel import RequestLevel
@@ -28,9 +23,8 @@ MIN_COVERAGE = 0.9
 class EngineState:
     """One engine at one moment, immutable: figures can be derived from it anywhere, any time.
 
-    `spans`: the lengths of windows that were asked for, None for everything seen; `past` gives the
-    windows, `level` the request level of one, `events` what cache events say of each span, where they
-    are watched; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its
+    `past` gives its windows, `level` the request level of one, `events` what cache events say of each
+    span that was asked for, where they are watched; `emptied_at`: when these last showed that the cache was cleared. `frozen`: why its
     counters count as frozen, if they do. The watch `began` then (unix seconds). `held`: the diagnosis
     that holds for the span `diagnosed`, where one is held, `judged`: the figures of that span, if it
     was made of these.
@@ -38,7 +32,6 @@ class EngineState:
 
     reading: Reading
     past: Past
-    spans: tuple[float | None, ...]
     level: Callable[[Window], RequestLevel]
     events: Mapping[float | None, EventFigures]
     emptied_at: float | None
@@ -53,11 +46,6 @@ class EngineState:
     held: Diagnosis | Absent | None = None
     diagnosed: float | None = None
     judged: WindowFigures | None = None
-
-    @property
-    def windows(self) -> dict[float | None, Window | None]:
-        """The windows by their length; None: fewer than two readings."""
-        return {span: self.past.window(span) for span in self.spans}
 
     @property
     def own(self) -> dict[str, float]:

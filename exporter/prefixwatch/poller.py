@@ -37,7 +37,7 @@ RELEASE_SECONDS = 600.0
 """How often a target that did not answer /version is asked again."""
 
 JITTER = 0.02
-"""By which share of it an interval is made longer or shorter, so that polls do not fall together."""
+"""By which share of it an interval is made longer or shorter, so that not all polls come to fall on one beat."""
 
 STALLED_AFTER = 10
 """After how many of the longest rounds that there can be without the end of any poll, polling has stalled."""

@@ -6,14 +6,7 @@ from dataclasses import dataclass, field, replace
 from prefixwatch.diagnosis import Diagnosis, Hold, Thresholds
 from prefixwatch.enginestate import MIN_COVERAGE, EngineState
 from prefixwatch.figures import eviction, ratios
-from prefixwatch.figures.engine import (
-    CHANGES,
-    NO_EVENTS,
-    RESTARTS,
-    WindowFigures,
-    is_caching_enabled,
-    window_figures,
-)
+from prefixwatch.figures.engine import CHANGES, NO_EVENTS, RESTARTS, WindowFigures, is_caching_enabled, window_figures
 from prefixwatch.figures.events import EventFigures, EventTally, event_figures
 from prefixwatch.figures.figure import Absent
 from prefixwatch.figures.history import History
@@ -168,7 +161,6 @@ class EngineWatch:
         state = EngineState(
             reading=self.last,
             past=past,
-            spans=tuple(wanted),
             level=self.requests.level_later(),
             events={span: self.event_figures(past.window(span)) for span in wanted} if self.tally else {},
             emptied_at=self.tally.emptied_at if self.tally else None,

@@ -3,7 +3,7 @@
     python tests/bench/bench_farm.py [--engines 1000] [--minutes 10] [--asked 3] [--interval 5] [--no-prometheus]
 
 The engines are those of farm.py: pages of recorded traces, about 700 lines, whose numbers move. First the exporter only
-polls, as Prometheus only scrapes, and `/healthz` is asked for twice a second, whose slowest answer says how long the event
+polls, as Prometheus only scrapes, and `/healthz` is asked for ten times a second, whose slowest answer says how long the event
 loop stood still at most. In the `--asked` minutes after that `/metrics` is scraped every 15 s, and the page and the JSON
 are asked for each minute. At the end what the exporter says of each engine is held against what the farm served: counters,
 and the token hit ratio of the shortest window. Exit 1 where that differs.
@@ -34,7 +34,7 @@ from farm import address_of
 from processes import Usage, free_port, running
 from prometheus_client.parser import text_string_to_metric_families
 
-SCRAPE_SECONDS, LOOK_SECONDS, PROBE_SECONDS = 15.0, 60.0, 0.5
+SCRAPE_SECONDS, LOOK_SECONDS, PROBE_SECONDS = 15.0, 60.0, 0.1
 FILES_PER_ENGINE, OTHER_FILES = 6, 500
 WINDOWS = ("1m", "5m", "1h")
 SLACK, NEWEST = 2.0, 8

@@ -175,7 +175,7 @@ class TestReplay:
         done = replay(written(tmp_path, f"# SCRAPE 1000\n{FIRST}# SCRAPE 1005\n{SECOND[:40]}# SCRAPE 1010\n{THIRD}"))
         assert (done.used, done.unused, done.is_up) == (2, 1, True)
         assert done.first_fault == "line 5: the page ends in the middle"
-        window = done.watch.state((None,)).engines[0].windows[None]
+        window = done.watch.state((None,)).engines[0].past.window()
         assert (window.increases["queried_tokens"], window.increases["hit_tokens"]) == (100, 70)
 
     def test_a_broken_page_is_named_by_its_line_in_the_file(self, tmp_path):

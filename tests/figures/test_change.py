@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prefixwatch.figures.change import Change
+from prefixwatch.figures.change import Change, _deviance
 
 ROWS = 3
 
@@ -57,3 +57,11 @@ def test_a_few_pools_show_nothing_usual() -> None:
     rng = np.random.default_rng(4)
     later = pools(rng, 50, shares=(1.0, 0.0, 0.0), cached=0.0)
     assert first_alarm(Change(pools(rng, 7, **USUAL), ROWS, end=1000), later) is None
+
+
+def test_one_pool_deviates_as_it_does_among_many() -> None:
+    rng = np.random.default_rng(5)
+    change, later = Change(pools(rng, 40, **USUAL), ROWS, end=1000), pools(rng, 50, **USUAL)
+    later[0, :-2] = (0, 0, 9, 9, 0, 0)
+    each = [change._deviance_of(pool[:-2]) for pool in later.tolist()]
+    assert each == pytest.approx(_deviance(later[:, :-2], change._log_shares).tolist())

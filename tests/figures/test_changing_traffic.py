@@ -52,7 +52,7 @@ def polled(names: tuple[str, ...], seed: int) -> Iterator[tuple[EngineState, Tru
 def test_estimates_follow_the_traffic(tour: str) -> None:
     errors = []
     for engine, truth in polled(TOURS[tour], seed=3):
-        window, figures = engine.windows[SPAN], engine.figures(SPAN)
+        window, figures = engine.past.window(SPAN), engine.figures(SPAN)
         assert contradictions(figures) == []
         if window is None or not isinstance(figures.request_hit_ratio, Estimate):
             continue

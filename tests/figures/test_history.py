@@ -195,7 +195,7 @@ def test_sums_kept_elsewhere_are_found_at_both_ends() -> None:
     assert window.ledger is not None
     np.testing.assert_array_equal(window.ledger, [[2.0, 20.0], [4.0, 40.0]])
     assert window.increases == {"own/x": 4.0}
-    assert history.totals("own/") == {"x": 10.0}, "all since the watch began, the first poll's too"
+    assert history.past().sums("own/") == {"x": 10.0}, "all since the watch began, the first poll's too"
 
 
 # What the properties hold for: (seconds since the last, value read or None, restarted, counts).
@@ -269,7 +269,8 @@ def test_an_hour_of_polls_costs_little() -> None:
     for time in range(2 * int(HOUR)):
         history.add(float(time), dict.fromkeys(counters, float(time)), {"g": float(time % 977)})
     assert history._points.count <= POINTS_PER_WINDOW * len(SPANS) + 2 + POINTS_PER_WINDOW // 4
-    assert history._points.growth.nbytes < 150_000
+    growth, ledgers = history._points.growth, history._points.ledgers
+    assert growth.narrow.nbytes + growth.wide.nbytes + ledgers.nbytes < 150_000
     assert history.end == 2 * HOUR - 1
     for span in SPANS:
         window = history.window(span)

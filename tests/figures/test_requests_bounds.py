@@ -184,7 +184,9 @@ def test_a_cut_found_for_one_pool_holds_for_another(requests: list[Request], gra
     cuts = Cuts(cells, capacity=3)
     cuts.learn(pool_of(requests, DECADES, DECADES).vector(), data.draw(st.integers(0, SIDES - 1)))
     other = [(p, c // grain * grain) for p, c in data.draw(st.lists(request(), min_size=1, max_size=8))]
-    found = cuts.bounds(pool_of(other, DECADES, DECADES).vector()[None])[0]
+    vector = pool_of(other, DECADES, DECADES).vector()
+    found = cuts.bounds(vector[None])[0]
+    assert cuts.bounds_of(vector, float(len(other))) == pytest.approx(found.tolist(), abs=1e-9), "of one pool or many"
     assert (found[:FIGURES] <= truth(other, 16) + TOLERANCE).all()
     assert (truth(other, 16) <= found[FIGURES:] + TOLERANCE).all()
 

@@ -254,7 +254,7 @@ def test_a_restart_counts_the_new_values():
     texts = lookups((900_000, 700_000))[1:]
     texts.append((1010.0, page({"prefix_cache_queries_total": 57, "prefix_cache_hits_total": 0})))
     watch = watched(texts)
-    window = watch.state((None,)).engines[0].windows[None]
+    window = watch.state((None,)).engines[0].past.window()
     assert (window.increases["queried_tokens"], window.increases["hit_tokens"]) == (57, 0)
     assert watch.state((None,)).engines[0].restarts == 1
 

@@ -42,11 +42,6 @@ class Growth:
         """How many counters there are."""
         return len(self.narrow_places) + len(self.wide_places) + len(self.still)
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes the rows take."""
-        return self.narrow.nbytes + self.wide.nbytes
-
     def filled(self, row: int, amounts: Vector, *, room: int) -> "Growth":
         """Fill `row`, the next one or the last anew, with the increase of each counter; (counters,).
 

@@ -113,10 +113,6 @@ class History:
             points=self._points,
         )
 
-    def totals(self, prefix: str) -> dict[str, float]:
-        """Return what `Past.sums` says of now."""
-        return self.past().sums(prefix)
-
     def window(self, seconds: float | None = None, *, end: float | None = None) -> Window | None:
         """Return what `Past.window` says of now."""
         return self.past().window(seconds, end=end)
