@@ -24,7 +24,7 @@ from edge.listening import Listening, hashed, idle_poller, listening, status_of
 from edge.waiting import until
 from prefixwatch.config import Config
 from prefixwatch.listener import accepting, connection, guard
-from prefixwatch.listener.pieces import PIECE_BYTES, Pieces
+from prefixwatch.listener.pieces import Pieces
 from prefixwatch.web import application
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -156,7 +156,7 @@ async def test_of_an_answer_in_pieces_few_wait_for_the_client() -> None:
         async with opened(served.port, GET.replace(b"/metrics", b"/pieces"), buffer=4096):
             await until(lambda: any(one.transport.get_write_buffer_size() for one in served.listener._busy))
             (busy,) = served.listener._busy
-            assert busy.transport.get_write_buffer_size() <= 4 * PIECE_BYTES
+            assert busy.transport.get_write_buffer_size() <= 2**18
         answer = await served.raw(LAST.replace(b"/metrics", b"/pieces"))
         head, _, body = answer.partition(b"\r\n\r\n")
         assert f"Content-Length: {len(BIG) + 3}".encode() in head
