@@ -299,6 +299,16 @@ def test_great_and_broken_increases_stay_exact() -> None:
         assert found == expected | {"c": pytest.approx(expected["c"], rel=1e-9)}
 
 
+@pytest.mark.parametrize("spike", range(200, 400, 7))
+def test_a_peak_outlives_the_point_that_it_was_read_at(spike: int) -> None:
+    history = History((20.0, 200.0))
+    for time in range(400):
+        history.add(float(time), {"c": float(time)}, {"g": 9.0 if time == spike else 1.0})
+    window = history.window(200.0)
+    assert window is not None
+    assert window.peaks == {"g": 9.0 if window.start < spike else 1.0}
+
+
 def test_without_windows_everything_is_kept() -> None:
     assert history_of(range(1000))._points.count == 1000
 
