@@ -296,7 +296,7 @@ async def test_last_success_is_in_the_systems_time_and_readings_are_not(engine: 
         await polled.play(HEALTHY[10:20])
         assert polled.status.last_success == polled.wall
         assert polled.status.errors == {}
-        assert polled.status.state.engines[0].windows[10].seconds == pytest.approx(10, abs=1.1)
+        assert polled.status.state.engines[0].past.window(10).seconds == pytest.approx(10, abs=1.1)
 
 
 def test_the_steady_clock_starts_at_the_systems_time_and_ignores_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
