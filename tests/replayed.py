@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from aiohttp import web
 
 from prefixwatch.config import Config
-from prefixwatch.poller import TargetStatus
 from prefixwatch.replaying import replay
+from prefixwatch.targetpoller import TargetStatus
 from prefixwatch.targetwatch import TargetWatch
 from prefixwatch.web import application
 

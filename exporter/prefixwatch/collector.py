@@ -22,8 +22,8 @@ from prefixwatch.figures.figure import Absent, Estimate
 from prefixwatch.figures.requestlevel import BOUNDS
 from prefixwatch.figures.residency import QUANTILES, Residency
 from prefixwatch.page.reading import parts_of
-from prefixwatch.poller import TargetStatus
 from prefixwatch.settings import Duration
+from prefixwatch.targetpoller import TargetStatus
 
 _BY_SOURCE = "prompt_tokens_by_source"
 

@@ -26,9 +26,10 @@ from prefixwatch.listener.guard import no_terms
 from prefixwatch.listener.webfile import WebFile
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
-from prefixwatch.poller import Poller, TargetPoller, steady_clock
+from prefixwatch.poller import Poller
 from prefixwatch.settings import ConfigError
 from prefixwatch.snapshot import TargetSnapshot
+from prefixwatch.targetpoller import TargetPoller, steady_clock
 from prefixwatch.targetwatch import EventFeed, TargetWatch
 from prefixwatch.trace import Recorder
 from prefixwatch.web import application

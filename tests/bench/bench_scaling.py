@@ -26,8 +26,8 @@ from prefixwatch.fetch import Address
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
-from prefixwatch.poller import TargetStatus, watch_of
 from prefixwatch.settings import Duration
+from prefixwatch.targetpoller import TargetStatus, watch_of
 from prefixwatch.trace import scrapes
 
 INTERVAL = 5.0

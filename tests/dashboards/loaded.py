@@ -14,8 +14,8 @@ from dashboards.stories import DAY, SCRAPED, Pages, Sample, Story, moved, series
 from drawing.answers import Span
 from prefixwatch.demo.offline import EPOCH, record
 from prefixwatch.page.reading import PageReading
-from prefixwatch.poller import TargetStatus
 from prefixwatch.replaying import RecordedFeed
+from prefixwatch.targetpoller import TargetStatus
 from recorded import pages, pages_of
 
 LENGTH = 12 * RULE_SECONDS

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
 from prefixwatch.page.reading import PageReading
-from prefixwatch.poller import TargetStatus
 from prefixwatch.replaying import RecordedFeed
+from prefixwatch.targetpoller import TargetStatus
 from prefixwatch.targetwatch import TargetWatch
 from replayed import status_of
 

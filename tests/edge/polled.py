@@ -14,7 +14,7 @@ from prefixwatch.discovery import Target
 from prefixwatch.fetch import Address, Fetcher, session
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
-from prefixwatch.poller import TargetPoller, TargetStatus, watch_of
+from prefixwatch.targetpoller import TargetPoller, TargetStatus, watch_of
 
 CONFIG = Config(
     poll_interval=Duration(1),

@@ -12,7 +12,7 @@ from prefixwatch.discovery import Target
 from prefixwatch.fetch import Address, Body
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
-from prefixwatch.poller import LARGE_PAGE, TargetPoller, watch_of
+from prefixwatch.targetpoller import LARGE_PAGE, TargetPoller, watch_of
 from prefixwatch.turns import SLICE, Turns
 
 COUNT = 5

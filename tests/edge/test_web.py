@@ -28,8 +28,9 @@ from prefixwatch.fetch import Address
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
-from prefixwatch.poller import Poller, TargetStatus, watch_of
+from prefixwatch.poller import Poller
 from prefixwatch.replaying import RecordedFeed
+from prefixwatch.targetpoller import TargetStatus, watch_of
 from prefixwatch.web import application
 
 GOLDEN = DATA / "golden" / "thrash_low_usage.prom"

@@ -8,7 +8,7 @@ from prefixwatch.collector import StatusCollector
 from prefixwatch.config import Config
 from prefixwatch.enginestate import EngineState
 from prefixwatch.figures.figure import Absent, Estimate
-from prefixwatch.poller import TargetStatus
+from prefixwatch.targetpoller import TargetStatus
 
 _EXPORT_EVERY = 7
 _SHOWN = 3

@@ -16,7 +16,8 @@ from prefixwatch.discovery import Target
 from prefixwatch.fetch import Address
 from prefixwatch.page.dialects import is_wanted
 from prefixwatch.page.exposition import PageReader
-from prefixwatch.poller import MIN_PAUSE, TargetPoller, watch_of
+from prefixwatch.poller import MIN_PAUSE
+from prefixwatch.targetpoller import TargetPoller, watch_of
 
 QUIET_SECONDS = 45.0
 """How long nothing fails, on average."""

@@ -7,9 +7,9 @@ from functools import partial
 
 from prefixwatch.config import Config
 from prefixwatch.figures.figure import Absent
-from prefixwatch.poller import TargetStatus
 from prefixwatch.settings import Duration
 from prefixwatch.snapshot import EngineFigures, TargetSnapshot
+from prefixwatch.targetpoller import TargetStatus
 
 MAX_IN_FULL = 4
 """More engines than this become a list, unless one target was chosen."""
