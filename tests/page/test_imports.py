@@ -42,8 +42,8 @@ IMPORTS = {module: imports(module) for module in MODULES}
 
 
 def test_the_walk_sees_the_package():
-    assert IMPORTS["prefixwatch.page.interpreter"] >= {"prefixwatch.page.dialects", "prefixwatch.page.exposition"}
-    assert "prefixwatch.page.caveats" in IMPORTS["prefixwatch.page.interpreter"]
+    assert IMPORTS["prefixwatch.page.plans"] >= {"prefixwatch.page.dialects", "prefixwatch.page.exposition"}
+    assert "prefixwatch.page.caveats" in IMPORTS["prefixwatch.page.plans"]
 
 
 @pytest.mark.parametrize(
