@@ -108,7 +108,7 @@ def _add_events(parser: argparse.ArgumentParser) -> None:
         "--events", action="append", metavar="ENDPOINT",
         help='cache events, like "tcp://*:5557" (* is the target\'s host); again for each data-parallel rank',
     )  # fmt: skip
-    parser.add_argument("--events-topic", default="", metavar="TOPIC", help="as in vLLM's --kv-events-config")
+    parser.add_argument("--events-topic", metavar="TOPIC", help="as in vLLM's --kv-events-config")
 
 
 def _add_access(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,11 @@
 import argparse
 import asyncio
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     if sys.stdout is None:  # it was closed: `prefixwatch run ... >&-`
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  as long as the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding has no letter for is written as an escape
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = _COMMANDS[parsed.command](parsed)
         sys.stdout.flush()  # here, where a closed pipe or a full disk is caught
@@ -74,8 +79,9 @@ def _settings(parsed: argparse.Namespace) -> config.Config:
         "log_format",
     )
     flags: dict[str, Any] = {name: value for name in names if (value := getattr(parsed, name)) is not None}
-    if parsed.events:
-        flags["events"] = {"endpoints": parsed.events, "topic": parsed.events_topic}
+    events = {"endpoints": parsed.events, "topic": parsed.events_topic}
+    if given := {name: value for name, value in events.items() if value is not None}:
+        flags["events"] = given
     if parsed.urls:
         flags["targets"] = [{"url": url} for url in parsed.urls]
     file = parsed.config or os.environ.get(f"{config.PREFIX}CONFIG")
@@ -101,7 +107,7 @@ def _check(parsed: argparse.Namespace) -> int:
     address = _address(parsed)
     log.set_up(level="error")
     try:
-        source = config.EventsConfig(endpoints=tuple(parsed.events or ()), topic=parsed.events_topic).source(
+        source = config.EventsConfig(endpoints=tuple(parsed.events or ()), topic=parsed.events_topic or "").source(
             urlsplit(address.url).hostname or ""
         )
     except ValueError as error:
@@ -109,6 +115,9 @@ def _check(parsed: argparse.Namespace) -> int:
     target = asyncio.run(
         serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window, events=source)
     )
+    if not target.engines and not parsed.json:
+        print(f"prefixwatch: {target.target}: {report.why_nothing(target)}", file=sys.stderr)
+        return 1
     _print([target], as_json=parsed.json)
     return 0 if target.engines else 1
 
@@ -119,20 +128,19 @@ def _record(parsed: argparse.Namespace) -> int:
 
 
 def _read(parsed: argparse.Namespace) -> int:
-    if parsed.file == "-":
-        content, name = sys.stdin.buffer.read(), "standard input"
-    else:
-        name = parsed.file
-        try:
-            content = Path(parsed.file).read_bytes()
-        except OSError as error:
-            raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    is_piped = parsed.file == "-"
+    name = "standard input" if is_piped else parsed.file
+    try:
+        with nullcontext(sys.stdin.buffer) if is_piped else Path(name).open("rb") as stream:
+            content = stream.read(serving.MAX_PAGE_BYTES + 1)  # a device, or a pipe, may never end
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
+    if len(content) > serving.MAX_PAGE_BYTES:
+        raise ConfigError(f"{name}: larger than {serving.MAX_PAGE_BYTES // 2**20} MiB: no engine's page is")
     try:
         target = read_page(content, name)
     except PageError as error:
         raise ConfigError(f"{name}: {error}") from None
-    if not target.engines:
-        raise ConfigError(f"{name}: {target.error}")
     _print([target], as_json=parsed.json)
     return 0
 
@@ -184,7 +192,7 @@ def _compare(parsed: argparse.Namespace) -> int:
         raise ConfigError("compare: no engine is in both")
     if parsed.json:
         document = msgspec.json.encode({"engines": [one.to_json() for one in found]})
-        sys.stdout.write(msgspec.json.format(document, indent=2).decode() + "\n")
+        _write_json(msgspec.json.format(document, indent=2))
     else:
         report.show_comparison(found, report.console())
     return 0
@@ -200,9 +208,15 @@ def _config(parsed: argparse.Namespace) -> int:
 
 def _print(targets: list[TargetSnapshot], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(snapshot.encoded(targets).decode() + "\n")
+        _write_json(snapshot.encoded(targets))
     else:
         report.show(targets, report.console())
+
+
+def _write_json(document: bytes) -> None:
+    """Write it as UTF-8, as all JSON is, whatever the terminal's encoding."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(document + b"\n")
 
 
 def _address(parsed: argparse.Namespace) -> Address:

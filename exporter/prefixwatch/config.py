@@ -1,7 +1,7 @@
 """Configuration: defaults < YAML file < environment (PREFIXWATCH_*) < flags."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,13 +115,32 @@ def load(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any], *, needs_target: bool = True
 ) -> Config:
     """Return the effective configuration. Raises `ConfigError`."""
-    settings = _from_file(file) if file else {}
-    settings = {**settings, **_from_environment(environment), **flags}
-    config: Config = converted(settings, Config, "config")
+    layers = {str(file): _from_file(file) if file else {}, **_from_environment(environment), "command line": flags}
+    sources = {key: where for where, layer in layers.items() for key in layer}
+    settings: dict[str, Any] = {}
+    for where, layer in layers.items():
+        try:
+            converted(layer, Config, "config")
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({where})") from None
+        settings = _over(settings, layer)
+    config = _fitted(converted(settings, Config, "config"), settings)
+    try:
+        _check(config, needs_target=needs_target)
+    except ConfigError as error:
+        source = sources.get(re.split(r"\W", str(error), maxsplit=1)[0])
+        raise ConfigError(f"config: {error}{f' ({source})' if source else ''}") from None
+    return config
+
+
+def _fitted(config: Config, settings: Collection[str]) -> Config:
+    """Return a configuration with the defaults of what is not among the settings fitted to the rest."""
+    if "windows" not in settings:
+        windows = tuple(window for window in config.windows if window >= 2 * config.poll_interval)
+        config = msgspec.structs.replace(config, windows=windows or config.windows)
     if "diagnosis_window" not in settings and config.windows and config.diagnosis_window not in config.windows:
         middle = sorted(config.windows)[(len(config.windows) - 1) // 2]
         config = msgspec.structs.replace(config, diagnosis_window=middle)
-    _check(config, needs_target=needs_target)
     return config
 
 
@@ -141,7 +160,10 @@ def read_targets(file: Path) -> tuple[TargetConfig, ...]:
         else:
             entries.append(entry)
     targets: tuple[TargetConfig, ...] = converted(entries, tuple[TargetConfig, ...], str(file))
-    _check_targets(targets, str(file), None)
+    try:
+        _check_targets(targets, None)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
     return targets
 
 
@@ -169,9 +191,20 @@ def _from_file(file: Path) -> dict[str, Any]:
     return content
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Read PREFIXWATCH_POLL_INTERVAL=1s and its like; lists are separated by commas."""
-    settings: dict[str, Any] = {}
+def _over(settings: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with later ones over them. Of `events` each key counts; replay endpoints belong to their endpoints."""
+    whole = {**settings, **later}
+    if before := settings.get("events"):
+        events = {**before, **later.get("events", {})}
+        if "endpoints" in later.get("events", {}) and "replay_endpoints" not in later["events"]:
+            events.pop("replay_endpoints", None)
+        whole["events"] = events
+    return whole
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Read PREFIXWATCH_POLL_INTERVAL=1s and its like, each by its name; lists are separated by commas."""
+    layers: dict[str, dict[str, Any]] = {}
     fields = {field.name: field for field in msgspec.structs.fields(Config)}
     for name, text in environment.items():
         if not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG" or _OF_KUBERNETES.fullmatch(name):
@@ -180,27 +213,28 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if key not in fields or key == "access":
             known = ", ".join(sorted(f"{PREFIX}{field.upper()}" for field in fields if field != "access"))
             raise ConfigError(f"config: {one_line(name)}: there is no such setting; there are {known}")
+        value: Any
         if key == "targets":
-            settings[key] = [{"url": url.strip()} for url in text.split(",") if url.strip()]
+            value = [{"url": url.strip()} for url in text.split(",") if url.strip()]
         elif key == "events":
-            settings[key] = {"endpoints": [part.strip() for part in text.split(",") if part.strip()]}
+            value = {"endpoints": [part.strip() for part in text.split(",") if part.strip()]}
         elif key == "windows":
-            settings[key] = [part.strip() for part in text.split(",") if part.strip()]
+            value = [part.strip() for part in text.split(",") if part.strip()]
         elif fields[key].type in (str, str | None, Duration):
-            settings[key] = text
+            value = text
         else:
-            settings[key] = int(text) if _NUMBER.fullmatch(text) else text
-    return settings
+            value = int(text) if _NUMBER.fullmatch(text) else text
+        layers[name] = {key: value}
+    return layers
 
 
 def _check(config: Config, *, needs_target: bool) -> None:
-    """Refuse values that each are of the right kind, and cannot be meant."""
-    _check_targets(config.targets, "config", config.target_host)
-    _check_events(config.events, "config: events")
+    """Refuse values that each are of the right kind, and cannot be meant. Raises `ConfigError`, which begins with the key."""
+    _check_targets(config.targets, config.target_host)
+    _check_events(config.events, "events")
     if needs_target and not config.targets and not config.targets_file:
         raise ConfigError(
-            "config: targets: none; name a vLLM, e.g. `prefixwatch run http://localhost:8000/metrics`"
-            f" or {PREFIX}TARGETS"
+            f"targets: none; name a vLLM, e.g. `prefixwatch run http://localhost:8000/metrics` or {PREFIX}TARGETS"
         )
     host, _, port = config.listen.rpartition(":")
     if not (_PORT.fullmatch(port) and int(port) <= 65535) or (":" in host and not host.startswith("[")):
@@ -224,7 +258,7 @@ def _check(config: Config, *, needs_target: bool) -> None:
     if config.log_format not in ("auto", "json", "text"):
         _refuse("log_format", config.log_format, "must be auto, json or text")
     _check_thresholds(config.thresholds)
-    _check_access(config.access, "config: access")
+    _check_access(config.access, "access")
 
 
 def _check_thresholds(thresholds: Thresholds) -> None:
@@ -257,34 +291,34 @@ def _name_of(target: TargetConfig, host: str | None) -> str:
     return target.name or host_and_port(url_of(target.url or target.dns or ""), host=host)
 
 
-def _check_targets(targets: Sequence[TargetConfig], where: str, host: str | None) -> None:
+def _check_targets(targets: Sequence[TargetConfig], host: str | None) -> None:
     if host is not None and not is_host(host):
         _refuse("target_host", host, "must be an address or a name, without a port")
     names: dict[str, int] = {}
     for position, target in enumerate(targets):
         path = f"targets[{position}]"
         if bool(target.url) == bool(target.dns):
-            raise ConfigError(f"{where}: {path}: give either url or dns")
+            raise ConfigError(f"{path}: give either url or dns")
         if target.dns and target.name:
-            raise ConfigError(f'{where}: {path}.name: "{one_line(target.name)}": a dns name stands for many targets')
+            raise ConfigError(f'{path}.name: "{one_line(target.name)}": a dns name stands for many targets')
         kind = "url" if target.url else "dns"
         try:
             name = _name_of(target, host)
         except ValueError as error:
-            raise ConfigError(f"{where}: {path}.{kind}: {error}") from None
+            raise ConfigError(f"{path}.{kind}: {error}") from None
         if target.url:
             if name in names:
                 fault = f'"{one_line(name)}" is targets[{names[name]}] already; give one of them a name of its own'
-                raise ConfigError(f"{where}: {path}: {fault}")
+                raise ConfigError(f"{path}: {fault}")
             names[name] = position
-        _check_access(target.access, f"{where}: {path}.access")
+        _check_access(target.access, f"{path}.access")
         if target.events is not None:
-            _check_events(target.events, f"{where}: {path}.events")
+            _check_events(target.events, f"{path}.events")
         for label in target.labels:
             if not _LABEL.fullmatch(label) or label.startswith("__"):
-                raise ConfigError(f'{where}: {path}.labels: "{one_line(label)}" is not a label name')
+                raise ConfigError(f'{path}.labels: "{one_line(label)}" is not a label name')
             if label in RESERVED_LABELS:
-                raise ConfigError(f'{where}: {path}.labels: "{label}" is one of the exporter\'s own labels')
+                raise ConfigError(f'{path}.labels: "{label}" is one of the exporter\'s own labels')
 
 
 def _check_access(access: Access, where: str) -> None:
@@ -293,4 +327,4 @@ def _check_access(access: Access, where: str) -> None:
 
 
 def _refuse(path: str, value: object, why: str) -> None:
-    raise ConfigError(f'config: {path}: "{one_line(value) if isinstance(value, str) else value}": {why}')
+    raise ConfigError(f'{path}: "{one_line(value) if isinstance(value, str) else value}": {why}')

@@ -56,11 +56,16 @@ class Discovery:
         self._resolved: dict[str, list[Target]] = {}
         self._from_file: tuple[TargetConfig, ...] = ()
         self._file_stamp: _Stamp | None = None
-        self._faults: set[str] = set()
+        self._faults: dict[str, str] = {}
         self.is_file_good: bool | None = None if config.targets_file is None else False
         self.dns_names: Sequence[DnsName] = ()
         """The names that a name server has answered for."""
         self.is_done = False
+
+    @property
+    def file_fault(self) -> str | None:
+        """Why the targets file cannot be used, None where it can, or none was configured."""
+        return self._faults.get(str(Path(self._config.targets_file))) if self._config.targets_file else None
 
     async def targets(self) -> dict[str, Target]:
         """Return all targets by name. Where two have one name the first counts."""
@@ -143,13 +148,12 @@ class Discovery:
             self._is_well(str(file))
 
     def _is_ill(self, what: str, message: str) -> None:
-        if what not in self._faults:
-            self._faults.add(what)
+        if self._faults.get(what) != message:
+            self._faults[what] = message
             _log.warning("discovery failed", extra={"source": what, "error": message})
 
     def _is_well(self, what: str) -> None:
-        if what in self._faults:
-            self._faults.discard(what)
+        if self._faults.pop(what, None):
             _log.info("discovery works again", extra={"source": what})
 
 

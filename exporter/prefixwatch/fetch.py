@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from prefixwatch.certificates import load_certificate
+from prefixwatch.certificates import load_certificate, trusting
 from prefixwatch.config import Access
 from prefixwatch.names import Names
 from prefixwatch.settings import read_token
@@ -130,7 +130,7 @@ class Fetcher:
         key = (access, tuple(Path(name).stat().st_mtime_ns for name in files))
         context = self._contexts.get(key)
         if context is None:
-            context = ssl.create_default_context(cafile=access.ca_file)
+            context = trusting(access.ca_file)
             if access.cert_file:
                 load_certificate(context, access.cert_file, access.key_file)
             self._contexts = {known: kept for known, kept in self._contexts.items() if known[0] != access}
@@ -181,9 +181,10 @@ def _words(error: Exception) -> str:
         return (error.reason or "the handshake failed").replace("_", " ").lower()
     if not isinstance(error, OSError):
         return str(error)
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
     is_numbered = error.errno is not None and not isinstance(error, socket.gaierror)
-    words = os.strerror(error.errno or 0) if is_numbered else error.strerror or type(error).__name__
-    return f"{error.filename}: {words}" if error.filename else words
+    return os.strerror(error.errno or 0) if is_numbered else error.strerror or type(error).__name__
 
 
 def _of_status(status: int) -> FetchError:

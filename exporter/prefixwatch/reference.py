@@ -17,7 +17,8 @@ target's configuration states.
   `/api/v1/status` and the page at `/` state the reason.
 - Counters add up over engines; gauges of a window do not. A fleet's ratio is a sum of rates over a sum of rates:
   `sum(rate(prefixwatch_hit_tokens_total[5m])) / sum(rate(prefixwatch_queried_tokens_total[5m]))`.
-- A target that missed three polls has `prefixwatch_up` 0, and the series of its engines end until it is back.
+- A target whose last poll failed has `prefixwatch_up` 0; once three in a row did, the series of its engines end until it
+  is back. One that hangs fails a poll each `poll_timeout` (4 s).
 - Budget: at most {budget} series an engine with its target, at three windows (`_created` series not counted).
 """
 

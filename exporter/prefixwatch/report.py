@@ -1,7 +1,6 @@
 """Figures for a person at a terminal."""
 
-import os
-import sys
+import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -25,23 +24,30 @@ Row = tuple[str, str, str]
 
 def console() -> Console:
     """Return standard output: as wide as the terminal that it is, or as COLUMNS says."""
-    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if is_known else _WIDTH)
+    return Console(highlight=False, width=shutil.get_terminal_size((_WIDTH, 0)).columns)
 
 
 def show(targets: list[TargetSnapshot], console: Console) -> None:
     """Print what is known of each engine: figures, what is absent and why."""
     for target in targets:
         if not target.engines:
-            console.print(_text(f"{target.target}: {target.error or 'nothing was read'}"))
+            console.print(_text(f"{target.target}: {why_nothing(target)}"), soft_wrap=True)
         for engine in target.engines:
             console.print(_text(_headline(target, engine), style="bold"))
             console.print()
             _print_table(_table(list(_rows(engine))), console)
             _show_diagnosis(engine, console)
             _show_absent(engine, console)
+        if target.engines and target.error:
+            _print_indented(f"  the last poll failed, figures end before it: {target.error}", console, style="bold")
+            console.print()
         for caveat in target.caveats:
             _print_indented(f"  note: {caveat.partition(': ')[2] or caveat}", console, style="dim")
+
+
+def why_nothing(target: TargetSnapshot) -> str:
+    """Say why there is no engine to show."""
+    return target.error or "nothing was read"
 
 
 def show_comparison(comparisons: Sequence[Comparison], console: Console) -> None:

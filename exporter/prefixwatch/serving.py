@@ -39,7 +39,7 @@ _HOPELESS = ("http_4xx", "redirect", "not_metrics")
 
 _ENOUGH = 2
 _TIMEOUT = 5.0
-_MAX_BYTES = 16 * 2**20
+MAX_PAGE_BYTES = 16 * 2**20
 _DRAIN_SECONDS = 2.0
 _CLEANUP_SECONDS = 0.5
 _TOLERANCE = 0.001
@@ -83,7 +83,12 @@ async def serve(config: Config, *, started: Callable[[str], None] | None = None)
 async def check(
     address: Address, *, seconds: float, interval: float, window: float | None, events: EventSource | None = None
 ) -> TargetSnapshot:
-    """Poll one target for a while, or until Ctrl-C, and return its figures."""
+    """Poll one target for a while, or until Ctrl-C, and return its figures.
+
+    Raises `ConfigError` where there is time for one poll alone.
+    """
+    if interval > seconds + _TOLERANCE:
+        raise ConfigError(f"--interval: {interval:g} s: longer than --for, {seconds:g} s: a window needs two polls")
     stream = EventStream(host_and_port(address.url), events) if events else None
     if stream is None:
         return await _checked(address, seconds=seconds, interval=interval, window=window)
@@ -103,7 +108,7 @@ async def _checked(
         poller = TargetPoller(
             target,
             Config(),
-            Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES),
+            Fetcher(shared, timeout=_TIMEOUT, max_bytes=MAX_PAGE_BYTES),
             PageReader(is_wanted),
             watch=TargetWatch(target.name, feed=feed),
             spans=(window,),
@@ -128,7 +133,7 @@ async def record(address: Address, file: Path, *, seconds: float | None, interva
     pages, failed = 0, 0
     with closing(Recorder(file)) as recorder, _progress(name, seconds) as show:
         async with session() as shared:
-            fetcher = Fetcher(shared, timeout=_TIMEOUT, max_bytes=_MAX_BYTES)
+            fetcher = Fetcher(shared, timeout=_TIMEOUT, max_bytes=MAX_PAGE_BYTES)
 
             async def scrape(since: float) -> bool:
                 nonlocal pages, failed
@@ -165,7 +170,7 @@ async def _repeat(
     begin, beat = clock(), 0
     stop = asyncio.create_task(stopping().wait())
     try:
-        while seconds is None or beat * interval <= seconds + _TOLERANCE:
+        while True:
             doing = asyncio.create_task(work(clock() - begin))
             await asyncio.wait((doing, stop), return_when=asyncio.FIRST_COMPLETED)
             if stop.done():
@@ -174,6 +179,8 @@ async def _repeat(
             if not doing.cancelled() and not doing.result():
                 return
             beat = max(beat + 1, math.ceil((clock() - begin) / interval))
+            if seconds is not None and beat * interval > seconds + _TOLERANCE:
+                return
             await asyncio.wait((stop,), timeout=max(0.0, begin + beat * interval - clock()))
             if stop.done():
                 return

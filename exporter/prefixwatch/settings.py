@@ -3,10 +3,13 @@
 Every error names the key path and the value: `config: windows[1]: "5 min" is not a duration; ...`.
 """
 
+import difflib
 import errno
 import os
 import re
 import stat
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ MAX_TOKEN_BYTES = 64 * 2**10
 
 _PLAIN_KEY = re.compile(r"[\w.-]{1,40}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
 _MAX_DURATION = 10 * 365 * 86400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -54,7 +58,8 @@ class Duration(float):
         parts = _DURATION.findall(text) if isinstance(text, str) else []
         seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
         if not parts or "".join(number + unit for number, unit in parts) != text or seconds > _MAX_DURATION:
-            raise ValueError(f'"{one_line(text)}" is not a duration; use a form like "5m"')
+            form = f"{text}s" if _PLAIN_NUMBER.fullmatch(str(text)) else "5m"
+            raise ValueError(f'"{one_line(text)}" is not a duration; use a form like "{form}"')
         return cls(seconds)
 
     def __str__(self) -> str:
@@ -99,7 +104,7 @@ def content_of(file: Path, *, most: int) -> bytes:
     """Return the first bytes of a file. Raises OSError, also where it is a device or a pipe: those may never end."""
     with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
+            raise OSError(errno.EINVAL, "not a regular file", str(file))
         return stream.read(most)
 
 
@@ -160,7 +165,10 @@ def converted(value: Any, kind: Any, where: str, *, is_secret: bool = False) -> 
         return msgspec.convert(value, kind, dec_hook=_decoded)
     except msgspec.ValidationError as error:
         fault, _, path = str(error).partition(" - at `")
-        raise ConfigError(f"{where}: {_explained(fault, path, value, is_secret=is_secret)}") from None
+        words = _explained(fault, path, value, is_secret=is_secret)
+        if "unknown field" in fault and not is_secret:
+            words += _meant(fault, kind)
+        raise ConfigError(f"{where}: {words}") from None
     except (OverflowError, RecursionError, ValueError) as error:
         raise ConfigError(f"{where}: {'cannot be read' if is_secret else one_line(error)}") from None
 
@@ -194,6 +202,22 @@ def _explained(fault: str, path: str, value: Any, *, is_secret: bool) -> str:
     has_mapping = any(isinstance(one, dict) for one in (found if isinstance(found, list) else [found]))
     is_shown = not is_secret and "access" not in path and not has_mapping
     return f'{path}: "{without_credentials(found)}": {words}' if is_shown else f"{path}: {words}"
+
+
+def _meant(fault: str, kind: Any) -> str:
+    """Return the name of a setting that an unknown one is almost: those of the whole kind, and of what is in it."""
+    wrong = re.search(r"unknown field `(\w+)`", fault)
+    near = difflib.get_close_matches(wrong[1], sorted(_names_in(kind)), n=1, cutoff=0.8) if wrong else []
+    return f"; do you mean {near[0]}?" if near else ""
+
+
+def _names_in(kind: Any) -> Iterator[str]:
+    for inner in typing.get_args(kind):
+        yield from _names_in(inner)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            yield field.name
+            yield from _names_in(field.type)
 
 
 def _shown_key(key: str) -> str:

@@ -160,7 +160,7 @@ async def _index(request: web.Request) -> web.Response:
             trend=overview.trend_scale(statuses, config),
             choice=choice,
             is_discovered=poller.discovery.is_done,
-            is_targets_file_good=poller.discovery.is_file_good,
+            file_fault=poller.discovery.file_fault,
         )
         return overview.rendered(shown)
 

@@ -105,7 +105,35 @@ async def test_check_does_not_wait_for_what_will_not_pass(engine: Engine) -> Non
 async def test_check_of_nothing_fails(engine: Engine) -> None:
     await engine.stop()
     done = await run("check", engine.url, "--for", "0.4s", "--interval", "0.2s")
-    assert done == Done(1, f"127.0.0.1:{engine.port}: no connection: Connection refused\n", "")
+    assert done == Done(1, "", f"prefixwatch: 127.0.0.1:{engine.port}: no connection: Connection refused\n")
+
+
+async def test_a_long_fault_of_check_is_one_line(engine: Engine) -> None:
+    name = "m" * 200
+    engine.answer = engines.body(f'vllm:prefix_cache_hits_total{{model_name="{name}"}} 1 2 3 4\n'.encode())
+    done = await run("check", engine.url, "--for", "0.2s", "--interval", "0.2s")
+    assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+    assert "line 1" in done.err
+
+
+async def test_check_says_that_the_engine_died_meanwhile(engine: Engine) -> None:
+    engine.answer = playing(PAGES)
+    process = await started("check", engine.url, "--for", "4s", "--interval", "0.2s")
+    await until(lambda: len(engine.played) >= 4)
+    engine.answer = engines.status(500)
+    done = await ended(process, within=20)
+    assert (done.code, done.err) == (0, "")
+    assert "the last poll failed, figures end before it: HTTP 500" in done.out
+    assert "token hit ratio" in done.out
+
+
+async def test_check_ends_with_its_last_poll(engine: Engine) -> None:
+    engine.answer = playing(PAGES)
+    begun = time.monotonic()
+    found = await serving.check(Address(url=engine.url), seconds=1.0, interval=1.0, window=None)
+    assert 1.0 <= time.monotonic() - begun < 1.9
+    assert len(engine.played) == 2
+    assert found.engines[0].window_seconds == pytest.approx(1, abs=0.3)
 
 
 async def test_check_keeps_what_it_saw_when_the_engine_dies_meanwhile(engine: Engine) -> None:
@@ -136,7 +164,8 @@ async def test_ctrl_c_on_check_does_not_wait_for_an_engine_that_hangs(engine: En
     before = time.monotonic()
     done = await ended(process, within=20)
     assert time.monotonic() - before < 4, "a poll lasts 5 s"
-    assert (done.code, done.err) == (1, "")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
 
 
 async def test_polls_that_an_engine_slept_through_are_not_made_up_for(
@@ -234,6 +263,7 @@ BAD_INPUT = [
     pytest.param(("check", "ftp://localhost"), ["is not a URL", "http://localhost:8000/metrics"], id="check: no URL"),
     pytest.param(("check", "http://me:hunter2@localhost"), ["no credentials in a URL"], id="check: credentials"),
     pytest.param(("record", "http://me:hunter2@localhost", "x"), ["no credentials in a URL"], id="record: credentials"),
+    pytest.param(("check", "a", "--for", "1s", "--interval", "5s"), ["--interval: 5 s", "--for, 1 s", "two polls"], id="check: one poll"),
     pytest.param(("run",), ["config: targets: none", "prefixwatch run http://"], id="run: no target"),
     pytest.param(("run", "http://me:hunter2@localhost"), ["targets[0].url", "no credentials"], id="run: credentials"),
     pytest.param(("run", "a", "--poll-interval", "5 min"), ["poll_interval", "5 min"], id="run: no duration"),
@@ -242,6 +272,7 @@ BAD_INPUT = [
     pytest.param(("config", "a", "--log-level", "loud"), ["log_level", "loud"], id="config: bad value"),
     pytest.param(("read", "/no/such.prom"), ["/no/such.prom", "cannot be read"], id="read: no file"),
     pytest.param(("read", "/dev/null"), ["/dev/null: the page is empty"], id="read: nothing"),
+    pytest.param(("read", "/dev/zero"), ["/dev/zero: larger than 16 MiB"], id="read: without an end"),
     pytest.param(("read", DATA / "traces"), ["traces", "cannot be read"], id="read: a folder"),
     pytest.param(("replay", "/no/such"), ["/no/such", "cannot be read"], id="replay: no file"),
     pytest.param(("replay", DATA / "pages"), ["pages", "scrapes.txt.gz"], id="replay: a folder without a trace"),
@@ -274,11 +305,48 @@ def test_a_file_that_is_no_page_is_one_line(called, tmp_path: Path, content: byt
 
 @pytest.mark.parametrize("page", ["", "# HELP other x\n", "other 1\n"])
 @pytest.mark.parametrize("option", [(), ("--json",)])
-def test_a_trace_or_a_page_without_an_engine_is_one_line(called, tmp_path: Path, page: str, option: tuple[str]) -> None:
-    (tmp_path / "page").write_text(page)
+def test_a_trace_without_an_engine_is_one_line(called, tmp_path: Path, page: str, option: tuple[str]) -> None:
     (tmp_path / "trace").write_text(f"# SCRAPE 1000\n{page}# SCRAPE 1001\n{page}")
-    one_line(called("read", tmp_path / "page", *option), f"{tmp_path}/page: ")
     one_line(called("replay", tmp_path / "trace", *option), f"{tmp_path}/trace: no page of an engine in it: ")
+
+
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        pytest.param(engines.SGLANG.decode(), "it looks like SGLang", id="another engine's"),
+        pytest.param("other 1\n", "it begins with other", id="anybody's"),
+        pytest.param("# TYPE vllm:prefix_cache_hits counter\n", "are statistics switched off?", id="without a sample"),
+    ],
+)
+def test_a_page_without_an_engine_is_read_as_such(called, tmp_path: Path, page: str, why: str) -> None:
+    (tmp_path / "page").write_text(page)
+    done = called("read", tmp_path / "page")
+    assert (done.code, done.err, done.out.count("\n")) == (0, "", 1)
+    assert done.out.startswith(f"{tmp_path}/page: ")
+    assert why in done.out
+    (target,) = json.loads(called("read", tmp_path / "page", "--json").out)["targets"]
+    assert target["engines"] == []
+    assert why in target["reasons"]["engines"]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+async def test_a_name_that_the_output_has_no_letters_for(tmp_path: Path, encoding: str) -> None:
+    page = PAGES[-1].decode().replace('model_name="tiny"', 'model_name="\N{SNOWMAN}"')
+    (tmp_path / "page").write_text(page)
+    environment = {"PYTHONIOENCODING": encoding}
+    done = await run("read", tmp_path / "page", env=environment)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("\\u2603, engine 0")
+    one = engine_of(await run("read", tmp_path / "page", "--json", env=environment))
+    assert one["model_name"] == "\N{SNOWMAN}"
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "", "wide"])
+def test_a_width_that_is_none_is_left_alone(called, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    usual = called("replay", DATA / "traces" / "healthy").out
+    monkeypatch.setenv("COLUMNS", columns)
+    assert called("replay", DATA / "traces" / "healthy").out == usual
 
 
 def test_a_trace_that_ends_early_names_the_line(called, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ BAD = {
     "not-utf8": "{file}: not UTF-8",
     "not-yaml": "{file}: line 2: not YAML: expected the node content, but found '-'",
     "number-as-a-key": "config: a name in it is not text: put it in quotes",
-    "number-for-duration": 'config: poll_interval: "5" is not a duration; use a form like "5m"',
+    "number-for-duration": 'config: poll_interval: "5" is not a duration; use a form like "5s"',
     "tab": "{file}: line 2: not YAML: found character '\\t' that cannot start any token",
     "target-not-a-mapping": 'config: targets[0]: "localhost:8000": expected a mapping, got text',
     "target-of-both-kinds": "config: targets[0]: give either url or dns",
@@ -69,7 +69,7 @@ BAD = {
     "thresholds-in-the-wrong-order": 'config: thresholds.low_of_ceiling: "0.95": is above near_ceiling, 0.9',
     "timeout-of-zero": 'config: poll_timeout: "0s": must be above 0',
     "two-lines": 'config: poll_interval: "5\\nmin" is not a duration; use a form like "5m"',
-    "unknown-key": "config: poll_intervall: there is no such setting",
+    "unknown-key": "config: poll_intervall: there is no such setting; do you mean poll_interval?",
     "unknown-key-of-access": "config: access.token: there is no such setting",
     "unknown-key-of-target": "config: targets[0].uri: there is no such setting",
     "window-shorter-than-two-polls": 'config: windows[0]: "8s": shorter than two polls of 5s',
@@ -91,7 +91,8 @@ def fault_of(
 @pytest.mark.parametrize("name", BAD)
 def test_a_mistake_is_named(name):
     file = DATA / f"bad-{name}.yaml"
-    assert fault_of(file) == BAD[name].replace("{file}", str(file))
+    where = f" ({file})" if BAD[name].startswith("config: ") and name != "no-target" else ""
+    assert fault_of(file) == BAD[name].replace("{file}", str(file)) + where
 
 
 def test_each_bad_file_has_its_message():
@@ -166,6 +167,66 @@ def test_defaults_file_environment_flags(tmp_path, has_file, environment, flags,
     loaded = load(file if has_file else None, environment, flags, needs_target=False)
     urls = tuple(target.url for target in loaded.targets)
     assert (loaded.poll_interval, loaded.windows, loaded.log_level, urls) == expected
+
+
+EVENTS_FILE = """\
+targets: [{url: a:1}]
+events: {endpoints: ["tcp://*:5557"], replay_endpoints: ["tcp://*:5561"], topic: kv, remembered_blocks: 5000}
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "expected"),
+    [
+        pytest.param({}, {}, (("tcp://*:5557",), ("tcp://*:5561",), "kv"), id="the file"),
+        pytest.param({}, {"topic": "x"}, (("tcp://*:5557",), ("tcp://*:5561",), "x"), id="another topic alone"),
+        pytest.param({}, {"endpoints": ["tcp://*:6"]}, (("tcp://*:6",), (), "kv"), id="other endpoints, other replays"),
+        pytest.param(
+            {"PREFIXWATCH_EVENTS": "tcp://*:7"},
+            {"topic": "x"},
+            (("tcp://*:7",), (), "x"),
+            id="a topic over the environment",
+        ),
+    ],
+)
+def test_each_setting_of_the_events_counts_for_itself(tmp_path, environment, flags, expected):
+    (tmp_path / "config.yaml").write_text(EVENTS_FILE)
+    events = load(tmp_path / "config.yaml", environment, {"events": flags} if flags else {}).events
+    assert (events.endpoints, events.replay_endpoints, events.topic) == expected
+    assert events.remembered_blocks == 5000
+
+
+@pytest.mark.parametrize(
+    ("interval", "windows", "diagnosed"),
+    [("30s", (60, 300, 3600), 300), ("31s", (300, 3600), 300), ("1m", (300, 3600), 300), ("3m", (3600,), 3600)],
+)
+def test_default_windows_that_hold_no_two_polls_are_left_out(interval, windows, diagnosed):
+    loaded = load(None, {}, {**TARGET, "poll_interval": interval})
+    assert (loaded.windows, loaded.diagnosis_window) == (windows, diagnosed)
+
+
+def test_where_every_default_window_is_too_short_that_is_said():
+    assert (
+        fault_of(None, {}, {**TARGET, "poll_interval": "1h"})
+        == 'config: windows[0]: "1m": shorter than two polls of 1h'
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "flags", "where"),
+    [
+        pytest.param({"PREFIXWATCH_POLL_INTERVAL": "5"}, {}, "PREFIXWATCH_POLL_INTERVAL", id="of the wrong kind"),
+        pytest.param({"PREFIXWATCH_POLL_INTERVAL": "1ms"}, {}, "PREFIXWATCH_POLL_INTERVAL", id="that cannot be meant"),
+        pytest.param({}, {"poll_interval": "1ms"}, "command line", id="a flag"),
+        pytest.param(
+            {"PREFIXWATCH_POLL_INTERVAL": "5s"}, {"poll_interval": "1ms"}, "command line", id="the last one counts"
+        ),
+    ],
+)
+def test_a_mistake_names_where_it_stands(environment, flags, where):
+    fault = fault_of(None, environment, {**TARGET, **flags})
+    assert fault.startswith("config: poll_interval: ")
+    assert fault.endswith(f" ({where})")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +315,7 @@ class TestTargetsFile:
             pytest.param("a: b", "this must be a list of targets", id="a mapping"),
             pytest.param("[x]", '[0]: "x": expected a mapping, got text', id="a bare address"),
             pytest.param("[{targets: [a:1], labels: [x]}]", "[0].labels: \"['x']\": expected a mapping, got a list", id="labels"),
-            pytest.param("[{targets: [a:1], label: {}}]", "[0].label: there is no such setting", id="unknown key"),
+            pytest.param("[{targets: [a:1], label: {}}]", "[0].label: there is no such setting; do you mean labels?", id="unknown key"),
             pytest.param("[{targets: [5]}]", '[0].url: "5": expected text or nothing, got a whole number', id="a number"),
             pytest.param("[{url: a:1}, {url: a:1}]", 'targets[1]: "a:1" is targets[0] already; give one of them a name of'
                          " its own", id="twice"),
@@ -346,10 +407,13 @@ def test_durations(text, seconds, written):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "m", "5 m", "5m ", "-5m", "5M", "1e3s", "5m5", "\u0665m", "5mm", ".5s", "9" * 20 + "d", 5, None]
-)
-def test_what_is_no_duration_is_said_to_be_so(text):
-    with pytest.raises(ValueError, match='is not a duration; use a form like "5m"'):
+    ("text", "form"),
+    [("5", "5s"), (5, "5s"), ("0.5", "0.5s"), (1.5, "1.5s"), *(
+        (text, "5m") for text in ("", "m", "5 m", "5m ", "-5m", "5M", "1e3s", "5m5", "\u0665m", "5mm", ".5s", "9" * 20 + "d", None)
+    )],
+)  # fmt: skip
+def test_what_is_no_duration_is_said_to_be_so(text, form):
+    with pytest.raises(ValueError, match=f'is not a duration; use a form like "{form}"'):
         Duration.parse(text)
 
 

@@ -169,7 +169,9 @@ async def test_files_of_certificates_that_cannot_be_used(engine: Engine, authori
     (tmp_path / "junk").write_text("junk")
     for access, fault in (
         (Access(ca_file=str(tmp_path / "missing")), "missing: No such file"),
-        (Access(ca_file=str(tmp_path / "junk")), ""),
+        (Access(ca_file=str(tmp_path / "junk")), "junk: not certificates"),
+        (Access(ca_file="/dev/zero"), "/dev/zero: cannot be read: not a regular file"),
+        (Access(bearer_token_file="/dev/zero"), "/dev/zero: not a regular file"),
         (Access(cert_file=str(tmp_path / "junk"), key_file=str(tmp_path / "junk")), "not a certificate and its key"),
         (Access(cert_file=str(cert), key_file=str(other_key)), "key values mismatch"),
         (Access(cert_file=str(cert), key_file=str(locked)), "locked.key: is encrypted"),

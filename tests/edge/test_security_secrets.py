@@ -106,8 +106,8 @@ async def test_nothing_that_the_exporter_says_holds_a_secret(engine: Engine, tmp
     (tmp_path / "token").write_text(f"two {SECRET}")
     await asyncio.sleep(1.1)
     async with aiohttp.ClientSession() as client:
-        for _ in range(2):
-            async with client.get(f"https://127.0.0.1:{port}/metrics", ssl=False) as response:
+        for path in ("metrics", ""):
+            async with client.get(f"https://127.0.0.1:{port}/{path}", ssl=False) as response:
                 seen.append(await response.text())
     process.terminate()
     done = await ended(process)

@@ -97,10 +97,8 @@ def _main(rows: list[Row], overview: Overview) -> Iterator[Content]:
         "Prefix cache",
         tag("small", " as of ", tag("time", f"{moment:%Y-%m-%d %H:%M:%S} UTC", datetime=moment.isoformat())),
     )
-    if overview.is_targets_file_good is False:
-        yield tag(
-            "p", "The targets file cannot be read, see the log; what was known of it stays.", class_="trouble bad"
-        )
+    if overview.file_fault:
+        yield tag("p", f"Targets file: {overview.file_fault}", class_="trouble bad")
     yield filters(overview)
     if not overview.targets:
         yield _without_targets(overview)

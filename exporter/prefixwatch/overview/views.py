@@ -91,7 +91,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All that the page shows. `time` in unix seconds; `window` is the one of the main figures."""
+    """All that the page shows. `time` in unix seconds; `window` is the one of the main figures.
+
+    `file_fault`: why the targets file cannot be used.
+    """
 
     targets: Sequence[TargetView]
     time: float
@@ -100,7 +103,7 @@ class Overview:
     refresh: Duration
     choice: Choice = Choice()
     is_discovered: bool = True
-    is_targets_file_good: bool | None = None
+    file_fault: str | None = None
 
 
 def overview_of(
@@ -111,7 +114,7 @@ def overview_of(
     trend: tuple[Duration, int],
     choice: Choice = Choice(),
     is_discovered: bool = True,
-    is_targets_file_good: bool | None = None,
+    file_fault: str | None = None,
 ) -> Overview:
     """Return what there is to show of all targets. `trend`: over which window to draw one, and in how many steps."""
     is_list = _engines(statuses) > MAX_IN_FULL
@@ -135,7 +138,7 @@ def overview_of(
         refresh=max(config.poll_interval, _MIN_REFRESH),
         choice=choice,
         is_discovered=is_discovered,
-        is_targets_file_good=is_targets_file_good,
+        file_fault=file_fault,
     )
 
 
