@@ -314,6 +314,24 @@ add(
 )
 
 
+def listed(values: str) -> dict[str, str]:
+    labels = {"namespace": "chat", "job": "prefixwatch", "instance": "exporter:9840"}
+    return {selector(labels, "prefixwatch_targets_file_last_reload_success"): values}
+
+
+BATCH.add(
+    "unreachable: a targets file that cannot be used",
+    Case(
+        series=listed("1+0x20 0+0x30 1+0x60"),
+        queries=[*state(UNREACHABLE, "25m", pending=1), *fires(UNREACHABLE, 40, resolved=80)],
+        alerts=[
+            (UNREACHABLE, "40m", [(said["labels"], said["annotations"]) for said in EXPECTED["unreachable, file"]])
+        ],
+    ),
+)
+add("unreachable: not a targets file that was written slowly", listed("1+0x20 0+0x8 1+0x60"), never(UNREACHABLE, 80))
+
+
 def scraped(values: str, is_up: str, job: str = "prefixwatch", instance: str = "exporter:9840") -> dict[str, str]:
     labels = {"namespace": "chat", "job": job, "instance": instance}
     return {

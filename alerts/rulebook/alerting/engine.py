@@ -9,7 +9,7 @@ TARGET = "cluster, namespace, target"
 
 def alerts(source: Source) -> list[Alert]:
     """Return the alerts on one engine, or one address, being wrong or away."""
-    return [_disabled(source), _frozen(source), _unreachable(source), _unresolved(source)]
+    return [_disabled(source), _frozen(source), _unreachable(source), _unresolved(source), _unlisted(source)]
 
 
 def _disabled(source: Source) -> Alert:
@@ -110,5 +110,20 @@ def _unresolved(source: Source) -> Alert:
         description=(
             "There is no address behind {{ $labels.dns }}{{ with $labels.namespace }} in {{ . }}{{ end }}, so nothing of it is"
             " watched. Check the name, that its Service is headless, and that the Service's selector matches the pods."
+        ),
+    )  # fmt: skip
+
+
+def _unlisted(source: Source) -> Alert:
+    level = "cluster, namespace, job, instance"
+    return source.alert(
+        "PrefixCacheEngineUnreachable",
+        f"max by ({level}) ({PREFIX}targets_file_last_reload_success) == 0",
+        why="What was in the file before stays watched. What was added since is not, and nothing else could tell.",
+        severity="warning", level="cluster, namespace", dashboard="prefixwatch-fleet", labels={"scope": "file"},
+        summary="The exporter cannot read its targets file.",
+        description=(
+            "prefixwatch at {{ $labels.instance }} (job {{ $labels.job }}) cannot use its targets file: engines that were added"
+            " to it are not watched. Its page at / says what is wrong with the file, and so does its log."
         ),
     )  # fmt: skip
