@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 demo: $(INSTALLED) ## a stand-in engine, traffic and the exporter: see what it shows
-	@$(BIN)/prefixwatch demo
+	@$(BIN)/prefixwatch demo $(ARGS)
 
 test: lint types unit ## everything that must pass
 

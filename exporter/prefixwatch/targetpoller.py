@@ -166,7 +166,8 @@ class TargetPoller:
     def _interpreted(self, reader: PageReader, body: Body, started: float) -> PageReading:
         page = reader.read(body.content, is_openmetrics=body.is_openmetrics)
         if page.is_cut:
-            raise FetchError("cut_off", "the page ends in the middle")
+            missing = "# EOF" if body.content.endswith(b"\n") else "the end of its last line"
+            raise FetchError("cut_off", f"the page ends in the middle: {missing} is missing")
         return self._interpreter.interpret(page, time=started, release=self._release)
 
     def delay(self) -> float:

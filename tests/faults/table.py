@@ -41,7 +41,11 @@ FAULTS = (
     Fault(name="100 MB", answer=answers.huge(chunked=False), is_heavy=True, reason="too_large", words="larger than 16777216 bytes"),
     Fault(name="100 MB in chunks", answer=answers.huge(chunked=True), is_heavy=True, reason="too_large", words="max_page_bytes"),
     Fault(name="half of its length", answer=engines.cut_off, reason="cut_off", words="broke off in the middle"),
-    Fault(name="cut in a line", answer=answers.cut(at_line_end=False), reason="cut_off", words="ends in the middle"),
+    Fault(name="cut in a line", answer=answers.cut(at_line_end=False), reason="cut_off", words="the end of its last line is missing"),
+    Fault(
+        name="OpenMetrics without its end", reason="cut_off", words="# EOF is missing",
+        answer=engines.body(SGLANG, **{"Content-Type": "application/openmetrics-text"}),
+    ),
     Fault(name="cut between lines", answer=answers.cut(at_line_end=True), reason="incomplete", words="was it cut off?"),
     Fault(name="a page of SGLang", answer=engines.body(SGLANG), reason="incomplete", words="looks like SGLang"),
     Fault(
