@@ -206,7 +206,7 @@ def _explained(fault: str, path: str, value: Any, *, is_secret: bool) -> str:
 
 def _meant(fault: str, kind: Any) -> str:
     """Return the name of a setting that an unknown one is almost: those of the whole kind, and of what is in it."""
-    wrong = re.search(r"unknown field `(\w+)`", fault)
+    wrong = re.search(r"unknown field `(\w{1,40})`", fault)
     near = difflib.get_close_matches(wrong[1], sorted(_names_in(kind)), n=1, cutoff=0.8) if wrong else []
     return f"; do you mean {near[0]}?" if near else ""
 
