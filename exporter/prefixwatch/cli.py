@@ -137,6 +137,8 @@ def _read(parsed: argparse.Namespace) -> int:
         raise ConfigError(f"{name}: cannot be read: {error.strerror}") from None
     if len(content) > serving.MAX_PAGE_BYTES:
         raise ConfigError(f"{name}: larger than {serving.MAX_PAGE_BYTES // 2**20} MiB: no engine's page is")
+    if not content.strip():
+        raise ConfigError(f"{name}: the page is empty")
     try:
         target = read_page(content, name)
     except PageError as error:

@@ -38,10 +38,8 @@ def read_page(content: bytes, name: str) -> TargetSnapshot:
     if content.startswith(b"# SCRAPE "):
         raise NotAPage("this is a recorded trace: use `prefixwatch replay`", 1)
     read = PageReader(is_wanted).read(content)
-    if not (read.series or read.other_names or read.helps or read.types):
-        if read.is_cut:
-            raise NotAPage("not one whole line of metrics: is this a page, or the beginning of one?", 1)
-        raise NotAPage("the page is empty")
+    if read.is_cut and not (read.series or read.other_names or read.helps or read.types):
+        raise NotAPage("not one whole line of metrics: is this a page, or the beginning of one?", 1)
     page = Interpreter().interpret(read, time=0.0)
     engines = []
     for reading in page.engines:

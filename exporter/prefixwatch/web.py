@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import TypeVar
 
 from aiohttp import web
@@ -22,6 +23,9 @@ from prefixwatch.poller import Poller
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+TURN_ITEMS = 50
+"""Of so many targets the page or the JSON is made in one turn: some 20 ms."""
 
 _POLLER = web.AppKey("poller", Poller)
 _CONFIG = web.AppKey("config", Config)
@@ -67,6 +71,14 @@ async def _rendering(app: web.Application) -> AsyncIterator[None]:
 async def _rendered(request: web.Request, render: Callable[[], _T]) -> _T:
     """Return what `render` gives; it runs beside the polling."""
     return await asyncio.get_running_loop().run_in_executor(request.app[_RENDERER], render)
+
+
+async def _in_turns(request: web.Request, items: Iterator[_T]) -> list[_T]:
+    """Return all of what an iterator makes, some at a time: a scrape comes in between, and is not late for its timeout."""
+    made: list[_T] = []
+    while some := await _rendered(request, lambda: list(islice(items, TURN_ITEMS))):
+        made += some
+    return made
 
 
 async def _polling(app: web.Application) -> AsyncIterator[None]:
@@ -137,7 +149,8 @@ async def _status(request: web.Request) -> web.Response:
             return web.Response(status=400, text=f"window: not one of {known}\n")
         window = matching[0]
     statuses = request.app[_POLLER].statuses
-    body = await _rendered(request, lambda: snapshot.encoded([status.snapshot(window) for status in statuses]))
+    snapshots = await _in_turns(request, (status.snapshot(window) for status in statuses))
+    body = await _rendered(request, lambda: snapshot.encoded(snapshots))
     return web.Response(body=body, content_type="application/json")
 
 
@@ -152,17 +165,17 @@ async def _index(request: web.Request) -> web.Response:
         only_troubled=query.get("show") == "trouble",
     )
 
-    def render() -> str:
-        shown = overview.overview_of(
-            statuses,
-            config=config,
-            time=now,
-            trend=overview.trend_scale(statuses, config),
-            choice=choice,
-            is_discovered=poller.discovery.is_done,
-            file_fault=poller.discovery.file_fault,
-        )
-        return overview.rendered(shown)
-
-    text = await _rendered(request, render)
+    trend = await _rendered(request, lambda: overview.trend_scale(statuses, config))
+    views = await _in_turns(request, overview.views_of(statuses, config=config, trend=trend, choice=choice))
+    shown = overview.Overview(
+        targets=views,
+        time=now,
+        window=config.diagnosis_window,
+        trend_span=trend[0],
+        refresh=max(config.poll_interval, overview.MIN_REFRESH),
+        choice=choice,
+        is_discovered=poller.discovery.is_done,
+        file_fault=poller.discovery.file_fault,
+    )
+    text = await _rendered(request, lambda: overview.rendered(shown))
     return web.Response(text=text, content_type="text/html", headers=overview.HEADERS)

@@ -23,9 +23,9 @@ from prefixwatch.overview import (
     Overview,
     State,
     TargetView,
-    overview_of,
     rendered,
     trend_scale,
+    views_of,
 )
 from prefixwatch.overview.listing import MAX_ROWS
 from prefixwatch.overview.views import view
@@ -541,9 +541,8 @@ def test_many_engines_get_fewer_steps():
 def test_figures_by_window_are_made_for_what_is_shown_in_full():
     statuses = [status_of(watched("healthy", name=f"t{i}")) for i in range(9)]
     config = Config()
-    of = overview_of(statuses, config=config, time=NOW, trend=(Duration(60), 4), choice=Choice(target="t3"))
-    assert [bool(target.engines[0].by_window) for target in of.targets].index(True) == 3
-    assert sum(bool(target.engines[0].by_window) for target in of.targets) == 1
+    views = views_of(statuses, config=config, trend=(Duration(60), 4), choice=Choice(target="t3"))
+    assert [bool(target.engines[0].by_window) for target in views] == [False] * 3 + [True] + [False] * 5
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """What is served: the exposition against its catalogue, the JSON against its contract."""
 
 import asyncio
+import dataclasses
 import os
 import re
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +22,7 @@ from edge import engines
 from edge.engines import DATA, Engine, of_process, trace
 from edge.polled import CONFIG, Polled, exposition, names, nulls
 from edge.waiting import until
+from prefixwatch import web
 from prefixwatch.catalog import BY_NAME, METRICS, PREFIX, Group, Kind, budget
 from prefixwatch.config import Config, Duration, TargetConfig
 from prefixwatch.discovery import DnsName, Target
@@ -30,8 +33,9 @@ from prefixwatch.page.exposition import PageReader
 from prefixwatch.page.interpreter import Interpreter
 from prefixwatch.poller import Poller
 from prefixwatch.replaying import RecordedFeed
+from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.targetpoller import TargetStatus, watch_of
-from prefixwatch.web import application
+from prefixwatch.web import TURN_ITEMS, application
 
 GOLDEN = DATA / "golden" / "thrash_low_usage.prom"
 RENEW = "RENEW_GOLDEN"
@@ -83,6 +87,52 @@ async def scraped(client: TestClient, path: str = "/metrics", headers: Mapping[s
     response = await client.get(path, headers=headers)
     assert response.status == 200
     return await response.text()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Slow(TargetStatus):
+    """A status whose snapshot waits until it may be made."""
+
+    begun: threading.Event
+    go: threading.Event
+    made: list[float]
+
+    def snapshot(self, seconds: float) -> TargetSnapshot:
+        self.begun.set()
+        assert self.go.wait(30)
+        self.made.append(seconds)
+        return TargetSnapshot(target="a", is_up=False, dialect=None, release=None, caveats=(), engines=())
+
+
+@pytest.mark.parametrize("path", ["/api/v1/status", "/"])
+async def test_a_scrape_comes_in_between_the_turns_of_what_people_look_at(
+    aiohttp_client, seen: TargetStatus, path: str
+) -> None:
+    begun, go, made, made_before = threading.Event(), threading.Event(), [], []
+    fields = {field.name: getattr(seen, field.name) for field in dataclasses.fields(TargetStatus)}
+    statuses = [Slow(**fields, begun=begun, go=go, made=made)] * (2 * TURN_ITEMS + 1)
+
+    class Looked(Polls):
+        @property
+        def statuses(self) -> list[TargetStatus]:
+            made_before.append(len(made))
+            return statuses
+
+        @statuses.setter
+        def statuses(self, _: list[TargetStatus]) -> None:
+            pass
+
+    app = application(Config(), Looked(), polls=False)
+    client = await aiohttp_client(app)
+    waiting = app[web._RENDERER]._work_queue
+    looking = asyncio.create_task(scraped(client, path))
+    await until(begun.is_set)
+    scraping = asyncio.create_task(scraped(client))
+    await until(waiting.qsize)
+    go.set()
+    await asyncio.gather(looking, scraping)
+    assert made_before == [0, TURN_ITEMS]
+    assert len(made) == len(statuses)
 
 
 async def test_the_whole_exposition(client: TestClient) -> None:

@@ -2,23 +2,25 @@
 
 from prefixwatch.overview.document import HEADERS, rendered
 from prefixwatch.overview.views import (
+    MIN_REFRESH,
     Choice,
     EngineView,
     Overview,
     State,
     TargetView,
-    overview_of,
     trend_scale,
+    views_of,
 )
 
 __all__ = [
     "HEADERS",
+    "MIN_REFRESH",
     "Choice",
     "EngineView",
     "Overview",
     "State",
     "TargetView",
-    "overview_of",
     "rendered",
     "trend_scale",
+    "views_of",
 ]

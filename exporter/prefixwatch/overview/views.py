@@ -1,6 +1,6 @@
 """What the page shows: the status of each target, made ready to be drawn. No clock, no I/O."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -22,9 +22,8 @@ _TREND_STEPS, _MIN_STEPS = 40, 8
 _ALL_STEPS = 4000
 """So many steps are made for a whole page at most: polls are slower meanwhile."""
 
-_MIN_REFRESH = Duration(2)
-
-"""Model name and engine."""
+MIN_REFRESH = Duration(2)
+"""The page is not asked for more often, however often engines are polled."""
 
 Trend = Sequence[float | None]
 
@@ -106,40 +105,15 @@ class Overview:
     file_fault: str | None = None
 
 
-def overview_of(
-    statuses: Sequence[TargetStatus],
-    *,
-    config: Config,
-    time: float,
-    trend: tuple[Duration, int],
-    choice: Choice = Choice(),
-    is_discovered: bool = True,
-    file_fault: str | None = None,
-) -> Overview:
-    """Return what there is to show of all targets. `trend`: over which window to draw one, and in how many steps."""
+def views_of(
+    statuses: Sequence[TargetStatus], *, config: Config, trend: tuple[Duration, int], choice: Choice = Choice()
+) -> Iterator[TargetView]:
+    """Yield what there is to show of each target. `trend`: over which window to draw one, and in how many steps."""
     is_list = _engines(statuses) > MAX_IN_FULL
-    targets = []
     for status in statuses:
-        name = status.state.target
-        is_brief = is_list and name != choice.target
-        targets.append(
-            view(
-                status,
-                window=config.diagnosis_window,
-                windows=() if is_brief else config.windows,
-                trend=trend,
-            )
-        )
-    return Overview(
-        targets=targets,
-        time=time,
-        window=config.diagnosis_window,
-        trend_span=trend[0],
-        refresh=max(config.poll_interval, _MIN_REFRESH),
-        choice=choice,
-        is_discovered=is_discovered,
-        file_fault=file_fault,
-    )
+        is_brief = is_list and status.state.target != choice.target
+        windows = () if is_brief else config.windows
+        yield view(status, window=config.diagnosis_window, windows=windows, trend=trend)
 
 
 def view(
