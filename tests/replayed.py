@@ -59,7 +59,7 @@ class ReplayedPoller:
     def __init__(self, watches: Sequence[TargetWatch], *, spans: Sequence[float] = SPANS) -> None:
         self.watches = list(watches)
         self.statuses = [status_of(watch, spans=spans) for watch in watches]
-        self.discovery = SimpleNamespace(is_file_good=None, file_fault=None, is_done=True)
+        self.discovery = SimpleNamespace(is_file_good=None, is_done=True)
 
 
 @contextmanager

@@ -171,7 +171,7 @@ file_state = table(
         name="Last reading", query=raw("targets_file_last_reload_success").max_by("instance"),
         words={"1": ("good", GOOD), "0": ("faulty", MEMORY)},
     ),
-    about=told("Whether the targets file was good when it last changed.", "good.", "the exporter goes on with the last good one; its page and its log say what is wrong, and PrefixCacheEngineUnreachable tells of it."),
+    about=told("Whether the targets file was good when it last changed.", "good.", "the exporter goes on with the last good one; its log says what is wrong, and PrefixCacheEngineUnreachable tells of it."),
     empty="no targets file",
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--for", dest="seconds", type=_duration, default=Duration(30), metavar="D", help="how long (30s)"
     )
-    check.add_argument("--interval", type=_duration, default=Duration(1), metavar="D", help="between polls (1s)")
+    check.add_argument("--interval", type=_duration, metavar="D", help="between polls (1s)")
     check.add_argument("--window", type=_duration, metavar="D", help="figures of the last D only")
     _add_events(check)
     _add_access(check)

@@ -30,6 +30,7 @@ from prefixwatch.snapshot import TargetSnapshot
 from prefixwatch.trace import TraceError
 
 _UNUSABLE = 2
+_CHECK_INTERVAL = 1.0
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     if sys.stdout is None:  # it was closed: `prefixwatch run ... >&-`
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  as long as the process
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding has no letter for is written as an escape
             stream.reconfigure(errors="backslashreplace")
@@ -112,8 +115,9 @@ def _check(parsed: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise ConfigError(f"--events: {error}") from None
+    interval = parsed.interval or min(_CHECK_INTERVAL, parsed.seconds / 2)
     target = asyncio.run(
-        serving.check(address, seconds=parsed.seconds, interval=parsed.interval, window=parsed.window, events=source)
+        serving.check(address, seconds=parsed.seconds, interval=interval, window=parsed.window, events=source)
     )
     if not target.engines and not parsed.json:
         print(f"prefixwatch: {target.target}: {report.why_nothing(target)}", file=sys.stderr)
@@ -129,6 +133,8 @@ def _record(parsed: argparse.Namespace) -> int:
 
 def _read(parsed: argparse.Namespace) -> int:
     is_piped = parsed.file == "-"
+    if is_piped and sys.stdin is None:
+        raise ConfigError("standard input: it is closed")
     name = "standard input" if is_piped else parsed.file
     try:
         with nullcontext(sys.stdin.buffer) if is_piped else Path(name).open("rb") as stream:

@@ -115,22 +115,33 @@ def load(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any], *, needs_target: bool = True
 ) -> Config:
     """Return the effective configuration. Raises `ConfigError`."""
-    layers = {str(file): _from_file(file) if file else {}, **_from_environment(environment), "command line": flags}
-    sources = {key: where for where, layer in layers.items() for key in layer}
+    layers = [(str(file), _from_file(file) if file else {}), *_from_environment(environment), ("command line", flags)]
     settings: dict[str, Any] = {}
-    for where, layer in layers.items():
+    sources: dict[str, str] = {}
+    for where, layer in layers:
         try:
             converted(layer, Config, "config")
         except ConfigError as error:
             raise ConfigError(f"{error} ({where})") from None
         settings = _over(settings, layer)
+        sources |= dict.fromkeys(_keys(layer), where)
     config = _fitted(converted(settings, Config, "config"), settings)
     try:
         _check(config, needs_target=needs_target)
     except ConfigError as error:
-        source = sources.get(re.split(r"\W", str(error), maxsplit=1)[0])
-        raise ConfigError(f"config: {error}{f' ({source})' if source else ''}") from None
+        places = ", ".join(dict.fromkeys(sources[key] for key in _concerned(str(error)) if key in sources))
+        raise ConfigError(f"config: {error}{f' ({places})' if places else ''}") from None
     return config
+
+
+def _keys(layer: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a layer; of `events`, each of whose keys counts for itself, as "events.topic"."""
+    return [key for key in layer if key != "events"] + [f"events.{key}" for key in layer.get("events") or ()]
+
+
+def _concerned(fault: str) -> list[str]:
+    """Return the keys that a fault is of: the one it begins with, and one in brackets that does not go with it."""
+    return re.findall(r"^(?:events\.)?\w+|(?<= \()\w+(?=\))", fault)
 
 
 def _fitted(config: Config, settings: Collection[str]) -> Config:
@@ -202,9 +213,9 @@ def _over(settings: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, An
     return whole
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
     """Read PREFIXWATCH_POLL_INTERVAL=1s and its like, each by its name; lists are separated by commas."""
-    layers: dict[str, dict[str, Any]] = {}
+    layers: list[tuple[str, dict[str, Any]]] = []
     fields = {field.name: field for field in msgspec.structs.fields(Config)}
     for name, text in environment.items():
         if not name.startswith(PREFIX) or name == f"{PREFIX}CONFIG" or _OF_KUBERNETES.fullmatch(name):
@@ -224,7 +235,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any
             value = text
         else:
             value = int(text) if _NUMBER.fullmatch(text) else text
-        layers[name] = {key: value}
+        layers.append((name, {key: value}))
     return layers
 
 
@@ -248,11 +259,15 @@ def _check(config: Config, *, needs_target: bool) -> None:
         _refuse("windows", "[]", 'name at least one, like "5m"')
     for position, window in enumerate(config.windows):
         if window < 2 * config.poll_interval:
-            _refuse(f"windows[{position}]", window, f"shorter than two polls of {config.poll_interval}")
+            _refuse(f"windows[{position}]", window, f"shorter than two polls of {config.poll_interval} (poll_interval)")
         if window in config.windows[:position]:
             _refuse(f"windows[{position}]", window, "stands twice")
     if config.diagnosis_window not in config.windows:
-        _refuse("diagnosis_window", config.diagnosis_window, "must be one of windows")
+        _refuse(
+            "diagnosis_window",
+            config.diagnosis_window,
+            f"must be one of windows: {', '.join(map(str, config.windows))}",
+        )
     if config.log_level not in ("debug", "info", "warning", "error"):
         _refuse("log_level", config.log_level, "must be debug, info, warning or error")
     if config.log_format not in ("auto", "json", "text"):
@@ -309,6 +324,7 @@ def _check_targets(targets: Sequence[TargetConfig], host: str | None) -> None:
         if target.url:
             if name in names:
                 fault = f'"{one_line(name)}" is targets[{names[name]}] already; give one of them a name of its own'
+                fault += " (target_host)" if host else ""
                 raise ConfigError(f"{path}: {fault}")
             names[name] = position
         _check_access(target.access, f"{path}.access")

@@ -56,16 +56,11 @@ class Discovery:
         self._resolved: dict[str, list[Target]] = {}
         self._from_file: tuple[TargetConfig, ...] = ()
         self._file_stamp: _Stamp | None = None
-        self._faults: dict[str, str] = {}
+        self._faults: dict[str, set[str]] = {}
         self.is_file_good: bool | None = None if config.targets_file is None else False
         self.dns_names: Sequence[DnsName] = ()
         """The names that a name server has answered for."""
         self.is_done = False
-
-    @property
-    def file_fault(self) -> str | None:
-        """Why the targets file cannot be used, None where it can, or none was configured."""
-        return self._faults.get(str(Path(self._config.targets_file))) if self._config.targets_file else None
 
     async def targets(self) -> dict[str, Target]:
         """Return all targets by name. Where two have one name the first counts."""
@@ -148,8 +143,9 @@ class Discovery:
             self._is_well(str(file))
 
     def _is_ill(self, what: str, message: str) -> None:
-        if self._faults.get(what) != message:
-            self._faults[what] = message
+        said = self._faults.setdefault(what, set())
+        if message not in said:  # nor is it said again where two alternate
+            said.add(message)
             _log.warning("discovery failed", extra={"source": what, "error": message})
 
     def _is_well(self, what: str) -> None:

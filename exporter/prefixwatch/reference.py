@@ -18,7 +18,7 @@ target's configuration states.
 - Counters add up over engines; gauges of a window do not. A fleet's ratio is a sum of rates over a sum of rates:
   `sum(rate(prefixwatch_hit_tokens_total[5m])) / sum(rate(prefixwatch_queried_tokens_total[5m]))`.
 - A target whose last poll failed has `prefixwatch_up` 0; once three in a row did, the series of its engines end until it
-  is back. One that hangs fails a poll each `poll_timeout` (4 s).
+  is back. A poll of one that hangs fails after `poll_timeout` (4 s).
 - Budget: at most {budget} series an engine with its target, at three windows (`_created` series not counted).
 """
 

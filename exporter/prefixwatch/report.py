@@ -39,7 +39,9 @@ def show(targets: list[TargetSnapshot], console: Console) -> None:
             _show_diagnosis(engine, console)
             _show_absent(engine, console)
         if target.engines and target.error:
-            _print_indented(f"  the last poll failed, figures end before it: {target.error}", console, style="bold")
+            _print_indented(
+                f"  the last poll failed, what stands above is from before it: {target.error}", console, style="bold"
+            )
             console.print()
         for caveat in target.caveats:
             _print_indented(f"  note: {caveat.partition(': ')[2] or caveat}", console, style="dim")

@@ -9,7 +9,6 @@ import os
 import re
 import stat
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ MAX_TOKEN_BYTES = 64 * 2**10
 
 _PLAIN_KEY = re.compile(r"[\w.-]{1,40}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
-_PLAIN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"\d{1,8}(?:\.\d{1,9})?", re.ASCII)
 _MAX_DURATION = 10 * 365 * 86400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -167,7 +166,7 @@ def converted(value: Any, kind: Any, where: str, *, is_secret: bool = False) -> 
         fault, _, path = str(error).partition(" - at `")
         words = _explained(fault, path, value, is_secret=is_secret)
         if "unknown field" in fault and not is_secret:
-            words += _meant(fault, kind)
+            words += _meant(fault, path, kind)
         raise ConfigError(f"{where}: {words}") from None
     except (OverflowError, RecursionError, ValueError) as error:
         raise ConfigError(f"{where}: {'cannot be read' if is_secret else one_line(error)}") from None
@@ -204,20 +203,21 @@ def _explained(fault: str, path: str, value: Any, *, is_secret: bool) -> str:
     return f'{path}: "{without_credentials(found)}": {words}' if is_shown else f"{path}: {words}"
 
 
-def _meant(fault: str, kind: Any) -> str:
-    """Return the name of a setting that an unknown one is almost: those of the whole kind, and of what is in it."""
+def _meant(fault: str, path: str, kind: Any) -> str:
+    """Return the name that an unknown one is almost, of those that there are at this path in a kind."""
+    found = _struct_in(kind)
+    for key in re.findall(r"\w+", path):
+        fields = {field.name: field.type for field in msgspec.structs.fields(found)} if found else {}
+        found = _struct_in(fields[key]) if key in fields else found  # else it is a position in a list
     wrong = re.search(r"unknown field `(\w{1,40})`", fault)
-    near = difflib.get_close_matches(wrong[1], sorted(_names_in(kind)), n=1, cutoff=0.8) if wrong else []
+    near = difflib.get_close_matches(wrong[1], found.__struct_fields__, n=1, cutoff=0.8) if wrong and found else []
     return f"; do you mean {near[0]}?" if near else ""
 
 
-def _names_in(kind: Any) -> Iterator[str]:
-    for inner in typing.get_args(kind):
-        yield from _names_in(inner)
+def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        for field in msgspec.structs.fields(kind):
-            yield field.name
-            yield from _names_in(field.type)
+        return kind
+    return next(filter(None, map(_struct_in, typing.get_args(kind))), None)
 
 
 def _shown_key(key: str) -> str:

@@ -175,7 +175,7 @@ async def _index(request: web.Request) -> web.Response:
         refresh=max(config.poll_interval, overview.MIN_REFRESH),
         choice=choice,
         is_discovered=poller.discovery.is_done,
-        file_fault=poller.discovery.file_fault,
+        is_targets_file_good=poller.discovery.is_file_good,
     )
     text = await _rendered(request, lambda: overview.rendered(shown))
     return web.Response(text=text, content_type="text/html", headers=overview.HEADERS)

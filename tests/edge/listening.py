@@ -41,7 +41,7 @@ class Listening(NamedTuple):
 
 def idle_poller() -> SimpleNamespace:
     """Return what the application asks of a poller, without targets."""
-    discovery = SimpleNamespace(is_file_good=None, file_fault=None, is_done=True, dns_names=())
+    discovery = SimpleNamespace(is_file_good=None, is_done=True, dns_names=())
     return SimpleNamespace(statuses=[], discovery=discovery, is_ready=True)
 
 

@@ -123,7 +123,7 @@ async def test_check_says_that_the_engine_died_meanwhile(engine: Engine) -> None
     engine.answer = engines.status(500)
     done = await ended(process, within=20)
     assert (done.code, done.err) == (0, "")
-    assert "the last poll failed, figures end before it: HTTP 500" in done.out
+    assert "the last poll failed, what stands above is from before it: HTTP 500" in done.out
     assert "token hit ratio" in done.out
 
 
@@ -378,6 +378,20 @@ def test_config_prints_what_holds_and_hides_secrets(called, tmp_path: Path, monk
     found = yaml.safe_load(done.out)
     assert (found["poll_interval"], found["poll_timeout"], found["windows"]) == ("1s", "3s", ["1m", "10m"])
     assert "hunter2" not in done.out
+
+
+async def test_errors_that_nobody_reads_stop_nothing() -> None:
+    done = await run("read", DATA / "pages" / "recorded-0.32.prom", "--json", prepare=lambda: os.close(2))
+    assert engine_of(done)["token_hit_ratio"] is not None
+
+
+async def test_an_input_that_is_closed_is_one_line() -> None:
+    one_line(await run("read", "-", prepare=lambda: os.close(0)), "standard input: it is closed")
+
+
+async def test_a_short_check_polls_more_often(engine: Engine) -> None:
+    engine.answer = playing(PAGES)
+    assert engine_of(await run("check", engine.url, "--for", "500ms", "--json"))["window_seconds"] > 0.3
 
 
 async def test_a_pipe_that_closes_is_no_traceback() -> None:

@@ -20,7 +20,7 @@ BAD = {
     "cert-without-key": "config: access: cert_file and key_file go together",
     "cert-without-key-of-target": "config: targets[0].access: cert_file and key_file go together",
     "control-character": "{file}: not YAML: special characters are not allowed",
-    "diagnosis-window-not-among-windows": 'config: diagnosis_window: "5m": must be one of windows',
+    "diagnosis-window-not-among-windows": 'config: diagnosis_window: "5m": must be one of windows: 1m',
     "discovery-of-zero": 'config: discovery_interval: "0s": must be above 0',
     "endless-duration": f'config: forget_after: "{"9" * 77}..." is not a duration; use a form like "5m"',
     "huge-number": f'config: max_page_bytes: "{"9" * 26}": expected a whole number <= 1073741824',
@@ -72,7 +72,7 @@ BAD = {
     "unknown-key": "config: poll_intervall: there is no such setting; do you mean poll_interval?",
     "unknown-key-of-access": "config: access.token: there is no such setting",
     "unknown-key-of-target": "config: targets[0].uri: there is no such setting",
-    "window-shorter-than-two-polls": 'config: windows[0]: "8s": shorter than two polls of 5s',
+    "window-shorter-than-two-polls": 'config: windows[0]: "8s": shorter than two polls of 5s (poll_interval)',
     "window-twice": 'config: windows[1]: "5m": stands twice',
     "words-for-duration": 'config: windows[1]: "5 min" is not a duration; use a form like "5m"',
     "zero-polls": 'config: stale_after_polls: "0": expected a whole number >= 1',
@@ -206,10 +206,44 @@ def test_default_windows_that_hold_no_two_polls_are_left_out(interval, windows, 
 
 
 def test_where_every_default_window_is_too_short_that_is_said():
-    assert (
-        fault_of(None, {}, {**TARGET, "poll_interval": "1h"})
-        == 'config: windows[0]: "1m": shorter than two polls of 1h'
+    assert fault_of(None, {}, {**TARGET, "poll_interval": "1h"}) == (
+        'config: windows[0]: "1m": shorter than two polls of 1h (poll_interval) (command line)'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "flags", "where"),
+    [
+        pytest.param("events: {endpoints: [x]}", {}, {"events": {"topic": "kv"}}, "{file}", id="another key of events"),
+        pytest.param("", {"PREFIXWATCH_EVENTS": "x"}, {"events": {"topic": "kv"}}, "PREFIXWATCH_EVENTS", id="its own"),
+        pytest.param("windows: [1m]", {}, {"poll_interval": "1m"}, "{file}, command line", id="two that do not go together"),
+        pytest.param(
+            "targets: [{url: a:1}, {url: b:1}]", {"PREFIXWATCH_TARGET_HOST": "c"}, {}, "{file}, PREFIXWATCH_TARGET_HOST",
+            id="names made the same",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_between_settings_names_where_each_stands(tmp_path, text, environment, flags, where):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    fault = fault_of(file, environment, flags if "targets" in text else {**TARGET, **flags})
+    assert fault.endswith(f" ({where.replace('{file}', str(file))})")
+
+
+@pytest.mark.parametrize(
+    ("text", "ending"),
+    [
+        pytest.param("bearer_token_file: x", "no such setting", id="it belongs elsewhere"),
+        pytest.param("access: {bearer_token_fil: x}", "do you mean bearer_token_file?", id="in a mapping"),
+        pytest.param("targets: [{url: a, acces: {}}]", "do you mean access?", id="in a list"),
+        pytest.param("targets: [{url: a, poll_intervall: 5s}]", "no such setting", id="not of this place"),
+        pytest.param("targets: [{url: a, events: {endpoint: []}}]", "do you mean endpoints?", id="deep"),
+        pytest.param("thresholds: {near_ful: 1}", "do you mean near_full?", id="a threshold"),
+    ],
+)
+def test_a_near_name_is_one_that_could_stand_there(tmp_path, text, ending):
+    (tmp_path / "config.yaml").write_text(text)
+    assert fault_of(tmp_path / "config.yaml").removesuffix(f" ({tmp_path}/config.yaml)").endswith(ending)
 
 
 @pytest.mark.parametrize(

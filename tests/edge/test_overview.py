@@ -343,7 +343,9 @@ def test_late_target_keeps_its_figures_and_says_how_old_they_are():
             {}, "There are no targets. Name one, like prefixwatch run http://localhost:8000/metrics", id="none"
         ),
         pytest.param({"is_discovered": False}, "Looking for targets.", id="not yet discovered"),
-        pytest.param({"file_fault": "t.yaml: <not> YAML"}, "Targets file: t.yaml: <not> YAML", id="broken file"),
+        pytest.param(
+            {"is_targets_file_good": False}, "The targets file cannot be used: the log says why", id="broken file"
+        ),
     ],
 )
 def test_page_without_targets(changes, expected):

@@ -62,7 +62,7 @@ class Polls(SimpleNamespace):
     """What the application asks of a poller."""
 
     def __init__(self, *statuses: TargetStatus) -> None:
-        discovery = SimpleNamespace(is_file_good=True, file_fault=None, is_done=True, dns_names=())
+        discovery = SimpleNamespace(is_file_good=True, is_done=True, dns_names=())
         super().__init__(statuses=list(statuses), discovery=discovery, is_ready=True)
 
 

@@ -124,6 +124,6 @@ def _unlisted(source: Source) -> Alert:
         summary="The exporter cannot read its targets file.",
         description=(
             "prefixwatch at {{ $labels.instance }} (job {{ $labels.job }}) cannot use its targets file: engines that were added"
-            " to it are not watched. Its page at / says what is wrong with the file, and so does its log."
+            " to it are not watched. Its log says what is wrong with the file."
         ),
     )  # fmt: skip

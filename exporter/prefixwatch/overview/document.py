@@ -97,8 +97,10 @@ def _main(rows: list[Row], overview: Overview) -> Iterator[Content]:
         "Prefix cache",
         tag("small", " as of ", tag("time", f"{moment:%Y-%m-%d %H:%M:%S} UTC", datetime=moment.isoformat())),
     )
-    if overview.file_fault:
-        yield tag("p", f"Targets file: {overview.file_fault}", class_="trouble bad")
+    if overview.is_targets_file_good is False:
+        yield tag(
+            "p", "The targets file cannot be used: the log says why. What was known of it stays.", class_="trouble bad"
+        )
     yield filters(overview)
     if not overview.targets:
         yield _without_targets(overview)

@@ -90,10 +90,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """All that the page shows. `time` in unix seconds; `window` is the one of the main figures.
-
-    `file_fault`: why the targets file cannot be used.
-    """
+    """All that the page shows. `time` in unix seconds; `window` is the one of the main figures."""
 
     targets: Sequence[TargetView]
     time: float
@@ -102,7 +99,7 @@ class Overview:
     refresh: Duration
     choice: Choice = Choice()
     is_discovered: bool = True
-    file_fault: str | None = None
+    is_targets_file_good: bool | None = None
 
 
 def views_of(

@@ -79,7 +79,7 @@ Refuse what the schema lets through and no one can mean. Each message names the 
 {{- include "prefixwatch.validate.events" (dict "events" (.Values.config.events | default dict) "path" "config.events") -}}
 {{- end -}}
 
-{{/* Where nothing is set, the exporter's defaults hold. */}}
+{{/* Where nothing is set, all of the exporter's default windows have to hold: an alert and the dashboards are of the shortest. */}}
 {{- define "prefixwatch.validate.windows" -}}
 {{- $windows := .Values.config.windows | default (list "1m" "5m" "1h") -}}
 {{- $poll := .Values.config.poll_interval | default (eq .Values.mode "central" | ternary "5s" "1s") -}}
